@@ -1,0 +1,53 @@
+"""What the user sees: people read stderr, machines read one JSON document on stdout."""
+
+import json
+import os
+import sys
+from typing import Any
+
+from rich.console import Console
+
+stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def step(message: str) -> None:
+    """Say what starts now."""
+    stderr.print(f"[bold]==>[/bold] {_plain(message)}")
+
+
+def note(message: str) -> None:
+    """Say something worth knowing about the running step."""
+    stderr.print(f"    {_plain(message)}")
+
+
+def warn(message: str) -> None:
+    """Say something that the user should act on, now or later."""
+    stderr.print(f"[yellow]warning:[/yellow] {_plain(message)}")
+
+
+def error(message: str) -> None:
+    """Say why the task ends."""
+    stderr.print(f"[red]error:[/red] {_plain(message)}")
+
+
+def debug(message: str) -> None:
+    """Show a command line, when JETSHIP_VERBOSE is set."""
+    if os.environ.get("JETSHIP_VERBOSE"):
+        stderr.print(f"[dim]{_plain(message)}[/dim]")
+
+
+def emit_json(document: Any) -> None:
+    """Write one JSON document to stdout."""
+    json.dump(document, sys.stdout, indent=2, sort_keys=False)
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+
+
+def emit(text: str) -> None:
+    """Write a result that is text to stdout."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _plain(message: str) -> str:
+    return message.replace("[", r"\[")

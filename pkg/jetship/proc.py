@@ -1,0 +1,127 @@
+"""The one module that starts programs: argv lists only, never a shell."""
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess  # noqa: TID251 - the one place that may
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from jetship import console
+from jetship.errors import ToolMissingError
+
+STOP_GRACE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A program that ended: its exit status and, where captured, what it wrote."""
+
+    argv: tuple[str, ...]
+    status: int
+    stdout: str = ""
+    stderr: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.status == 0
+
+
+def find(program: str, env: Mapping[str, str] | None = None) -> Path | None:
+    """Return the program's path on the PATH of `env` (default: this process's), or None."""
+    found = shutil.which(program, path=(env or os.environ).get("PATH"))
+    return Path(found) if found else None
+
+
+def require(program: str, *, fix: str, env: Mapping[str, str] | None = None) -> Path:
+    """Return the program's path.
+
+    Raises:
+        ToolMissingError: the program is not on PATH; `fix` says how to get it.
+    """
+    found = find(program, env)
+    if found is None:
+        raise ToolMissingError(f"`{program}` is not installed or not on PATH", fix=fix)
+    return found
+
+
+def run(
+    argv: Sequence[str | Path],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    log: Path | None = None,
+    capture: bool = True,
+) -> Finished:
+    """Run a program to its end and return how it ended; never raises for its exit status.
+
+    Args:
+        argv: program and arguments.
+        env: the whole environment of the child (default: this process's).
+        cwd: its working folder.
+        log: append stdout and stderr to this file instead of capturing them.
+        capture: keep the output; False lets it go to this process's stderr.
+
+    Raises:
+        ToolMissingError: the program does not exist.
+    """
+    words = [str(word) for word in argv]
+    console.debug(f"+ {shlex.join(words)}")
+    if log is not None:
+        with log.open("ab") as sink:
+            return _finish(words, env, cwd, sink, sink)
+    if capture:
+        return _finish(words, env, cwd, subprocess.PIPE, subprocess.PIPE)
+    return _finish(words, env, cwd, 2, 2)
+
+
+def _finish(
+    argv: list[str],
+    env: Mapping[str, str] | None,
+    cwd: Path | None,
+    stdout: IO[bytes] | int,
+    stderr: IO[bytes] | int,
+) -> Finished:
+    try:
+        child = subprocess.Popen(
+            argv,
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise ToolMissingError(
+            f"`{argv[0]}` is not installed", fix="run `invoke doctor` to see what is missing"
+        ) from error
+    try:
+        out, err = child.communicate()
+    except BaseException:
+        # Ctrl-C and every other way out: the compiler jobs of a build are the child's
+        # children, so the whole group has to go.
+        stop_group(child)
+        raise
+    return Finished(tuple(argv), child.returncode, _text(out), _text(err))
+
+
+def stop_group(child: "subprocess.Popen[bytes]") -> None:
+    """Terminate a child with all it started; kill what is left after a grace period."""
+    for signal_number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(child.pid, signal_number)
+        except ProcessLookupError:
+            return
+        try:
+            child.wait(STOP_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            continue
+        return
+
+
+def _text(data: bytes | None) -> str:
+    return "" if data is None else data.decode("utf-8", "replace")

@@ -1,0 +1,158 @@
+"""The cache: content-addressed files, and folders that appear whole or not at all.
+
+Layout under the cache root (`JETSHIP_CACHE`, default the user's cache folder):
+
+    sha256/<2 hex>/<64 hex>/<file name>   downloads, read-only, named by their digest
+    trees/<name>-<16 hex>/                assembled folders, published by rename
+    tmp/                                  work in progress; safe to delete when idle
+    locks/                                one lock file a name
+"""
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import filelock
+import platformdirs
+
+from jetship import console
+from jetship.errors import DownloadError
+
+CHUNK_BYTES = 1 << 20
+
+
+def default_root() -> Path:
+    """Return the cache root: `JETSHIP_CACHE`, or the user's cache folder."""
+    chosen = os.environ.get("JETSHIP_CACHE")
+    return Path(chosen).resolve() if chosen else Path(platformdirs.user_cache_dir("jetship"))
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file as 64 hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that `path` holds the old content or all of the new, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def disk_errors(where: Path) -> Iterator[None]:
+    """Turn a full or read-only disk under `where` into a `DownloadError` that says so."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+            raise
+        raise DownloadError(
+            f"cannot write to the cache: {error.strerror}",
+            why=f"the cache is {where}",
+            fix="free some space, or set JETSHIP_CACHE to a folder on a larger disk "
+            "(a debian-12 toolchain needs about 3 GB)",
+        ) from error
+
+
+@dataclass(frozen=True)
+class Store:
+    """A cache at `root`, safe for any number of processes at once."""
+
+    root: Path
+
+    def blob(self, sha256: str, name: str) -> Path:
+        """Return where the file with this digest is, or would be."""
+        return self.root / "sha256" / sha256[:2] / sha256 / name
+
+    def add(self, source: Path, sha256: str) -> Path:
+        """Move a downloaded file into the cache after checking its digest.
+
+        Raises:
+            DownloadError: the file's digest is another one; the file is deleted.
+        """
+        found = sha256_of(source)
+        if found != sha256:
+            source.unlink()
+            raise DownloadError(
+                f"{source.name} has another digest than the lock file",
+                why=f"locked sha256 {sha256}, downloaded {found}",
+                fix="do not trust that download source; if the lock file is out of date, "
+                "renew it with `invoke lock`",
+            )
+        final = self.blob(sha256, source.name)
+        with disk_errors(self.root):
+            final.parent.mkdir(parents=True, exist_ok=True)
+            source.chmod(0o444)
+            source.replace(final)
+        return final
+
+    @contextlib.contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """Hold the lock `name`; a second process waits and is told so."""
+        folder = self.root / "locks"
+        with disk_errors(self.root):
+            folder.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(folder / f"{name}.lock")
+        try:
+            lock.acquire(timeout=0.2)
+        except filelock.Timeout:
+            console.note(f"another jetship prepares {name}; waiting for it")
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Yield an empty folder on the cache's disk; it is gone afterwards."""
+        parent = self.root / "tmp"
+        with disk_errors(self.root):
+            parent.mkdir(parents=True, exist_ok=True)
+            folder = Path(tempfile.mkdtemp(dir=parent))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def tree(self, name: str, digest: str, make: Callable[[Path], None]) -> Path:
+        """Return the folder `name` for `digest`, making it first where it is missing.
+
+        `make` fills an empty folder; only when it returns is the folder published, so a
+        killed process or a full disk leaves nothing that would be used.
+        """
+        key = f"{name}-{digest[:16]}"
+        final = self.root / "trees" / key
+        if final.is_dir():
+            return final
+        with self.locked(key):
+            if final.is_dir():
+                return final
+            with self.scratch() as scratch, disk_errors(self.root):
+                made = scratch / key
+                made.mkdir()
+                make(made)
+                final.parent.mkdir(parents=True, exist_ok=True)
+                made.rename(final)
+        return final

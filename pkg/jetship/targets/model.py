@@ -1,0 +1,219 @@
+"""The words of the tool as types: arch, board, platform, target."""
+
+import re
+from dataclasses import dataclass
+from functools import total_ordering
+from typing import Literal, Self
+
+from pydantic import field_validator
+
+from jetship.errors import ConfigError
+from jetship.yamlfile import Strict
+
+
+@total_ordering
+@dataclass(frozen=True)
+class Arch:
+    """A CUDA compute capability, such as 6.2."""
+
+    major: int
+    minor: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read "6.2" or "sm_62".
+
+        Raises:
+            ValueError: the text is neither.
+        """
+        match = re.fullmatch(r"(\d{1,2})\.(\d)", text) or re.fullmatch(r"sm_(\d{1,2})(\d)", text)
+        if match is None:
+            raise ValueError(f"{text!r} is not a compute capability such as 6.2")
+        return cls(int(match[1]), int(match[2]))
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+    def __lt__(self, other: "Arch") -> bool:
+        return (self.major, self.minor) < (other.major, other.minor)
+
+    @property
+    def number(self) -> str:
+        """The digits that nvcc uses: "62" in sm_62 and compute_62."""
+        return f"{self.major}{self.minor}"
+
+
+@dataclass(frozen=True)
+class DeviceCode:
+    """What to compile for one arch: SASS (sm_XY), and PTX (compute_XY) where asked for."""
+
+    arch: Arch
+    ptx: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read "6.2" or "6.2+PTX".
+
+        Raises:
+            ValueError: the text is neither.
+        """
+        plain = text.removesuffix("+PTX")
+        return cls(Arch.parse(plain), ptx=plain != text)
+
+    def __str__(self) -> str:
+        return f"{self.arch}+PTX" if self.ptx else str(self.arch)
+
+
+class Cuda(Strict):
+    """The CUDA toolkit of a platform and the archs that its nvcc can compile for."""
+
+    version: str
+    archs: tuple[str, ...]
+
+    @field_validator("archs")
+    @classmethod
+    def _archs_parse(cls, archs: tuple[str, ...]) -> tuple[str, ...]:
+        for arch in archs:
+            Arch.parse(arch)
+        return archs
+
+    @property
+    def makes(self) -> tuple[Arch, ...]:
+        return tuple(Arch.parse(arch) for arch in self.archs)
+
+
+class Python(Strict):
+    """The platform's CPython: version "3.11", and the ABI part of its wheel tags."""
+
+    version: str
+    abi: str
+
+    @property
+    def tag(self) -> str:
+        """The interpreter part of a wheel tag: cp311."""
+        return "cp" + self.version.replace(".", "")
+
+
+class Ceilings(Strict):
+    """The newest symbol versions that the platform's libc and libstdc++ define."""
+
+    glibc: str
+    glibcxx: str
+    cxxabi: str
+    gcc: str
+
+
+class Torch(Strict):
+    """The platform's PyTorch build."""
+
+    version: str
+    cuda: str | None
+    cxx11_abi: bool
+
+
+class ToolchainSource(Strict):
+    """How the toolchain of a platform is made."""
+
+    compiler: str
+    lock: str
+
+
+class AcceptedUnknown(Strict):
+    """Libraries that nothing at hand can prove, and why the platform accepts that."""
+
+    libraries: tuple[str, ...]
+    why: str
+
+
+class Platform(Strict):
+    """What is installed on a board, or an open userland for emulation and CI."""
+
+    name: str
+    title: str
+    kind: Literal["emulation", "jetpack", "server"]
+    notice: str = ""
+    machine: Literal["aarch64", "x86_64"]
+    cuda: Cuda
+    python: Python
+    abi: Ceilings
+    torch: Torch
+    toolchain: ToolchainSource
+    accept_unknown: tuple[AcceptedUnknown, ...] = ()
+
+    def accepts_unknown(self, library: str) -> str | None:
+        """Return why symbols of `library` may stay unproven here, or None."""
+        return next((row.why for row in self.accept_unknown if library in row.libraries), None)
+
+
+class Board(Strict):
+    """A Jetson module or a server GPU."""
+
+    name: str
+    title: str
+    arch: str
+    kind: Literal["jetson", "server"]
+    newest: str
+    l4t: str | None = None
+
+    @field_validator("arch")
+    @classmethod
+    def _arch_parses(cls, arch: str) -> str:
+        Arch.parse(arch)
+        return arch
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a wheel is built for: device code on a platform.
+
+    The id is "sm62-debian-12"; PTX shows as "sm62ptx", several archs in one wheel as
+    "sm62.sm72-debian-12".
+    """
+
+    code: tuple[DeviceCode, ...]
+    platform: Platform
+
+    @property
+    def id(self) -> str:
+        return f"{self.code_label}-{self.platform.name}"
+
+    @property
+    def code_label(self) -> str:
+        return ".".join(f"sm{c.arch.number}{'ptx' if c.ptx else ''}" for c in self.code)
+
+    @property
+    def arch_list(self) -> str:
+        """The value of TORCH_CUDA_ARCH_LIST: "6.2;7.2+PTX"."""
+        return ";".join(str(code) for code in self.code)
+
+    @property
+    def local_version(self) -> str:
+        """The local version label (PEP 440) of this target's wheels."""
+        torch = self.platform.torch
+        parts = [
+            self.platform.name.replace("-", ""),
+            "torch" + torch.version.replace(".", ""),
+            "cxx11abi" if torch.cxx11_abi else "precxx11abi",
+            "cu" + self.platform.cuda.version.replace(".", ""),
+            self.code_label,
+        ]
+        return ".".join(parts)
+
+    def __str__(self) -> str:
+        return self.id
+
+
+def parse_target_id(text: str) -> tuple[tuple[DeviceCode, ...], str]:
+    """Split a target id into its device code and platform name.
+
+    Raises:
+        ConfigError: it is not of the form sm62-debian-12.
+    """
+    match = re.fullmatch(r"(sm\d{2,3}(?:ptx)?(?:\.sm\d{2,3}(?:ptx)?)*)-(.+)", text)
+    if match is None:
+        raise ConfigError(f"{text!r} is not a target id", fix="write it like sm62-debian-12")
+    code = []
+    for part in match[1].split("."):
+        digits = part.removeprefix("sm").removesuffix("ptx")
+        code.append(DeviceCode(Arch.parse(f"sm_{digits}"), ptx=part.endswith("ptx")))
+    return tuple(code), match[2]

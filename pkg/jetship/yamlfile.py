@@ -1,0 +1,165 @@
+"""YAML at the boundary: strict reading, and every error with its file, line and column."""
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from jetship.errors import ConfigError
+
+ModelT = TypeVar("ModelT", bound="Strict")
+
+
+class Strict(BaseModel):
+    """Base of all models of a YAML file: immutable, and unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader without YAML 1.1's guesses.
+
+    3.10 stays the text "3.10" and 12:30 the text "12:30" (PyYAML reads 3.1 and 750), only
+    true and false are booleans (not yes, no, on, off), dates stay text, and a repeated key
+    is an error instead of letting the last one win.
+    """
+
+
+_Loader.yaml_implicit_resolvers = {}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|false)$"), list("tf")
+)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:null", re.compile(r"^(?:null|~|)$"), ["n", "~", ""]
+)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9][0-9]*)$"), list("-+0123456789")
+)
+
+
+def load(path: Path, model: type[ModelT]) -> ModelT:
+    """Read a YAML file into a model.
+
+    Raises:
+        ConfigError: the file is missing, is not YAML or does not fit the model; every
+            problem is listed, each with file, line and column.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path} does not exist") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read as text", why=str(error)) from error
+    root, data = _parse(path, text)
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        problems = [_describe(path, root, detail, model) for detail in error.errors()]
+        raise ConfigError(_summary(path, problems)) from error
+
+
+def _parse(path: Path, text: str) -> tuple[yaml.Node | None, Any]:
+    loader = _Loader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return None, {}
+        repeated = [f"{_place(path, key)}: key {key.value!r} is given twice" for key in _repeats(root)]
+        if repeated:
+            raise ConfigError(_summary(path, repeated))
+        return root, loader.construct_document(root)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+        raise ConfigError(f"{place}: not valid YAML: {error.problem}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {error}") from error
+    finally:
+        loader.dispose()
+
+
+def _repeats(node: yaml.Node) -> list[yaml.ScalarNode]:
+    found: list[yaml.ScalarNode] = []
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            found += _repeats(item)
+    elif isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    found.append(key)
+                seen.add(key.value)
+            found += _repeats(value)
+    return found
+
+
+def _place(path: Path, node: yaml.Node) -> str:
+    return f"{path}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
+
+
+def _summary(path: Path, problems: Sequence[str]) -> str:
+    if len(problems) == 1:
+        return problems[0]
+    return f"{path} has {len(problems)} problems\n" + "\n".join(f"  {line}" for line in problems)
+
+
+def _describe(
+    path: Path, root: yaml.Node | None, detail: ErrorDetails, model: type[BaseModel]
+) -> str:
+    location = detail["loc"]
+    node = _locate(root, location)
+    place = _place(path, node) if node is not None else str(path)
+    name = ".".join(str(part) for part in location)
+    if detail["type"] == "extra_forbidden":
+        known = _known_keys(model, location[:-1])
+        close = difflib.get_close_matches(str(location[-1]), known, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f"; known keys: {', '.join(known)}"
+        return f"{place}: unknown key {name!r}{hint}"
+    if detail["type"] == "missing":
+        return f"{place}: key {name!r} is missing"
+    message = detail["msg"].removeprefix("Value error, ")
+    return f"{place}: {name}: {message}"
+
+
+def _locate(root: yaml.Node | None, location: Sequence[int | str]) -> yaml.Node | None:
+    """Return the deepest node on the way to `location`: the key's own node where it exists."""
+    node, shown = root, root
+    for part in location:
+        if isinstance(node, yaml.MappingNode):
+            pair = next((pair for pair in node.value if pair[0].value == str(part)), None)
+            if pair is None:
+                break
+            shown, node = pair
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            shown = node = node.value[part]
+        else:
+            break
+    return shown
+
+
+def _known_keys(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
+    current: Any = model
+    for part in location:
+        if isinstance(part, int) or not hasattr(current, "model_fields"):
+            continue
+        field = current.model_fields.get(part)
+        if field is None:
+            return []
+        current = _inner_model(field.annotation)
+    return sorted(current.model_fields) if hasattr(current, "model_fields") else []
+
+
+def _inner_model(annotation: Any) -> Any:
+    if hasattr(annotation, "model_fields"):
+        return annotation
+    for argument in getattr(annotation, "__args__", ()):
+        inner = _inner_model(argument)
+        if inner is not None:
+            return inner
+    return None
