@@ -31,9 +31,7 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {}
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|false)$"), list("tf")
-)
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false)$"), list("tf"))
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:null", re.compile(r"^(?:null|~|)$"), ["n", "~", ""]
 )
@@ -69,7 +67,9 @@ def _parse(path: Path, text: str) -> tuple[yaml.Node | None, Any]:
         root = loader.get_single_node()
         if root is None:
             return None, {}
-        repeated = [f"{_place(path, key)}: key {key.value!r} is given twice" for key in _repeats(root)]
+        repeated = [
+            f"{_place(path, key)}: key {key.value!r} is given twice" for key in _repeats(root)
+        ]
         if repeated:
             raise ConfigError(_summary(path, repeated))
         return root, loader.construct_document(root)
@@ -136,7 +136,9 @@ def _locate(root: yaml.Node | None, location: Sequence[int | str]) -> yaml.Node 
             if pair is None:
                 break
             shown, node = pair
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        elif (
+            isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value)
+        ):
             shown = node = node.value[part]
         else:
             break
