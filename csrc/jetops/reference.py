@@ -1,0 +1,126 @@
+"""What the operators compute, written to be read. Slow, on the CPU, and the definition of truth."""
+
+import math
+from typing import List, Tuple
+
+import torch
+from torch import Tensor
+
+PARTIALS = 128
+LANES = 32
+
+
+def gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    """GELU of any float tensor in float64, one value at a time.
+
+    Formulas: Hendrycks and Gimpel, arXiv 1606.08415. erfc(-z) stands for 1 + erf(z), and
+    2 sigmoid(2u) for 1 + tanh(u), which are equal but keep their digits for negative ``x``. The
+    value at -inf is the limit, -0.
+
+    Returns:
+        float64, of the shape of ``x``, on the CPU.
+
+    Raises:
+        ValueError: ``approximate`` is neither "none" nor "tanh".
+    """
+    if approximate not in ("none", "tanh"):
+        raise ValueError('approximate must be "none" or "tanh", got {!r}'.format(approximate))
+    one = _gelu_tanh if approximate == "tanh" else _gelu_erf
+    values = [one(value) for value in x.detach().double().cpu().flatten().tolist()]
+    return torch.tensor(values, dtype=torch.float64).reshape(x.shape)
+
+
+def _gelu_erf(x):
+    # type: (float) -> float
+    return -0.0 if x == -math.inf else 0.5 * x * math.erfc(-x / math.sqrt(2.0))
+
+
+def _gelu_tanh(x):
+    # type: (float) -> float
+    if math.isinf(x):
+        return x if x > 0 else -0.0
+    u = math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)
+    # exp overflows above 709; the quotient is below the smallest float32 long before that.
+    return x / (1.0 + math.exp(-2.0 * u)) if u > -350.0 else -0.0
+
+
+def weighted_scores(scores: Tensor, attn_map: Tensor) -> Tensor:
+    """scores * (attn_map @ scores) in float32, bit for bit as the kernels compute it.
+
+    The sum over the columns of a row goes into 128 partial sums, partial p taking columns p, p+128,
+    p+256, ... in turn. Then lane l of 32 joins its four neighbours, and the lanes are halved
+    until one is left. Each torch call below rounds once, for all rows at a time.
+
+    Args:
+        scores: [N] float32.
+        attn_map: [N, N] float32.
+
+    Returns:
+        [N] float32 on the CPU.
+    """
+    scores, attn_map = scores.detach().cpu(), attn_map.detach().cpu()
+    count = scores.shape[0]
+    partial = torch.zeros(count, PARTIALS)
+    for start in range(0, count, PARTIALS):
+        stop = min(start + PARTIALS, count)
+        products = attn_map[:, start:stop] * scores[start:stop]
+        partial[:, : stop - start] = partial[:, : stop - start] + products
+    four = partial.reshape(count, LANES, 4)
+    lanes = (four[:, :, 0] + four[:, :, 2]) + (four[:, :, 1] + four[:, :, 3])
+    width = LANES // 2
+    while width > 0:
+        lanes = lanes[:, :width] + lanes[:, width : 2 * width]
+        width //= 2
+    return scores * lanes[:, 0]
+
+
+def visiting_order(weighted: Tensor) -> List[int]:
+    """Indices by score descending, then by index ascending; those with a NaN score are left out."""
+    values = weighted.tolist()
+    return sorted((i for i, v in enumerate(values) if v == v), key=lambda i: (-values[i], i))
+
+
+def areas(boxes: Tensor) -> Tensor:
+    """[N] float32: 0 for a box without positive width and height."""
+    x1, y1, x2, y2 = boxes.unbind(1)
+    return torch.where((x2 > x1) & (y2 > y1), (x2 - x1) * (y2 - y1), torch.zeros_like(x1))
+
+
+def iou_with_all(index: int, boxes: Tensor, area: Tensor) -> Tensor:
+    """[N] float32: the IoU of box ``index`` with each box, 0 where either has area 0."""
+    one = boxes[index]
+    width = torch.min(one[2], boxes[:, 2]) - torch.max(one[0], boxes[:, 0])
+    height = torch.min(one[3], boxes[:, 3]) - torch.max(one[1], boxes[:, 1])
+    common = width * height
+    union = (area[index] + area) - common
+    meets = (width > 0) & (height > 0) & (area > 0) & (area[index] > 0) & (union > 0)
+    return torch.where(meets, common / union, torch.zeros_like(common))
+
+
+def greedy_nms(boxes: Tensor, weighted: Tensor, iou_threshold: float) -> Tensor:
+    """Sequential greedy suppression: the keep mask, [N] bool, for the given weighted scores."""
+    boxes, weighted = boxes.detach().cpu(), weighted.detach().cpu()
+    threshold = torch.tensor(iou_threshold, dtype=torch.float32)
+    area = areas(boxes)
+    keep = torch.zeros(len(boxes), dtype=torch.bool)
+    suppressed = torch.zeros(len(boxes), dtype=torch.bool)
+    for index in visiting_order(weighted):
+        if not suppressed[index]:
+            keep[index] = True
+            suppressed |= iou_with_all(index, boxes, area) > threshold
+    return keep
+
+
+def fused_attn_nms_scored(
+    boxes: Tensor, scores: Tensor, attn_map: Tensor, iou_threshold: float
+) -> Tuple[Tensor, Tensor]:
+    """The keep mask, [N] bool, and the weighted scores, [N] float32, on the CPU."""
+    weighted = weighted_scores(scores, attn_map)
+    return greedy_nms(boxes, weighted, iou_threshold), weighted
+
+
+def fused_attn_nms(
+    boxes: Tensor, scores: Tensor, attn_map: Tensor, iou_threshold: float
+) -> Tensor:
+    """The keep mask alone."""
+    return fused_attn_nms_scored(boxes, scores, attn_map, iou_threshold)[0]
