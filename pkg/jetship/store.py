@@ -91,6 +91,12 @@ class Store:
         Raises:
             DownloadError: the file's digest is another one; the file is deleted.
         """
+        if not source.is_file():
+            raise DownloadError(
+                f"{source.name} did not come with the download",
+                why="the lock file names it, and the archive or index served another file",
+                fix="renew the lock file with `invoke lock`",
+            )
         found = sha256_of(source)
         if found != sha256:
             source.unlink()

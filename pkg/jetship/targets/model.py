@@ -111,11 +111,40 @@ class Torch(Strict):
     cxx11_abi: bool
 
 
+class DebianPart(Strict):
+    """Debian packages that together make one folder of a toolchain.
+
+    `install` is taken with all dependencies, `alone` without any; `drop` removes packages
+    (shell patterns) that the dependencies bring and the folder must not have.
+    """
+
+    architecture: Literal["amd64", "arm64"]
+    install: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+
+
+class WheelPart(Strict):
+    """Wheels from the package index, each named with its version: "torch==2.7.1"."""
+
+    machine: Literal["build", "target"]
+    requirements: tuple[str, ...]
+
+
+class DebianSuite(Strict):
+    """Which suite and components of Debian's archive the packages come from."""
+
+    suite: str
+    components: tuple[str, ...]
+
+
 class ToolchainSource(Strict):
-    """How the toolchain of a platform is made."""
+    """How the toolchain of a platform is made; the lock file holds versions and digests."""
 
     compiler: str
-    lock: str
+    debian: DebianSuite
+    packages: dict[str, DebianPart]
+    wheels: dict[str, WheelPart]
 
 
 class AcceptedUnknown(Strict):

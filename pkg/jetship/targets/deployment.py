@@ -1,0 +1,298 @@
+"""deploy.yaml: what to build, how its image is called, and which devices get it."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import Field, field_validator
+
+from jetship import yamlfile
+from jetship.errors import ConfigError
+from jetship.targets.catalog import Catalog
+from jetship.targets.model import Arch, Board, Target, parse_target_id
+from jetship.targets.resolve import DEFAULT_PLATFORM, resolve
+from jetship.yamlfile import Strict
+
+DEFAULT_SSH_PORT = 22
+Location = tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where SSH finds a device: user@host, user@host:port, user@[IPv6]:port."""
+
+    user: str
+    host: str
+    port: int = DEFAULT_SSH_PORT
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read an address.
+
+        Raises:
+            ValueError: it is of another form, or the port is out of range.
+        """
+        match = re.fullmatch(
+            r"([a-z_][a-z0-9_.-]*)@(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9][A-Za-z0-9.-]*))(?::(\d+))?",
+            text,
+        )
+        if match is None:
+            raise ValueError(f"{text!r} is not an address; write it as user@host or user@host:port")
+        port = int(match[4]) if match[4] else DEFAULT_SSH_PORT
+        if not 0 < port < 65536:
+            raise ValueError(f"port {port} of {text!r} is not between 1 and 65535")
+        return cls(match[1], match[2] or match[3], port)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port == DEFAULT_SSH_PORT else f":{self.port}"
+        return f"{self.user}@{host}{port}"
+
+
+class TargetRow(Strict):
+    """One row of `targets`: the same words as `build --arch … --platform … --fat`."""
+
+    arch: str
+    platform: str = DEFAULT_PLATFORM
+    fat: bool = False
+
+
+class ImagePlan(Strict):
+    """How images are called, and the command that shows that one works."""
+
+    repository: str
+    smoke: tuple[str, ...] = Field(min_length=1)
+
+    @field_validator("repository")
+    @classmethod
+    def _is_repository(cls, name: str) -> str:
+        part = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
+        if not re.fullmatch(rf"(?:[A-Za-z0-9.-]+(?::\d+)?/)?{part}(?:/{part})*", name):
+            raise ValueError(
+                f"{name!r} is not an image repository such as jetship/jetops "
+                "(lower case, without a tag)"
+            )
+        return name
+
+
+class Device(Strict):
+    """A device of the fleet."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    address: str
+    board: str
+    target: str | None = None
+    """A target id ("sm62-debian-12") or arch/platform ("6.2/debian-12"); may be left out where
+    only one target of deploy.yaml has the board's arch."""
+
+    @field_validator("address")
+    @classmethod
+    def _address_parses(cls, text: str) -> str:
+        Address.parse(text)
+        return text
+
+    @property
+    def ssh(self) -> Address:
+        return Address.parse(self.address)
+
+
+class Fleet(Strict):
+    """The devices that `deploy` rolls out to."""
+
+    devices: tuple[Device, ...] = ()
+
+
+class Strategy(Strict):
+    """How a rollout goes: first `canary` devices, then `wave` at a time, until too many fail."""
+
+    canary: int = Field(default=1, ge=0)
+    wave: int = Field(default=1, ge=1)
+    max_failures: int = Field(default=0, ge=0)
+
+
+class Deployment(Strict):
+    """A whole deploy.yaml."""
+
+    version: Literal[1]
+    project: str
+    targets: tuple[TargetRow, ...] = Field(min_length=1)
+    image: ImagePlan
+    fleet: Fleet = Fleet()
+    strategy: Strategy = Strategy()
+
+    def resolve_targets(self, catalog: Catalog) -> tuple[Target, ...]:
+        """Return all targets, in the order of deploy.yaml.
+
+        Raises:
+            ConfigError: a row names what the catalog does not know or cannot make.
+        """
+        rows = (
+            resolve(catalog, arch=row.arch, platform=row.platform, fat=row.fat)
+            for row in self.targets
+        )
+        return tuple(target for targets in rows for target in targets)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that does not fit together, and the key at which it stands."""
+
+    location: Location
+    message: str
+
+
+def load_deployment(path: Path, catalog: Catalog) -> Deployment:
+    """Read deploy.yaml and check it against the catalog.
+
+    Raises:
+        ConfigError: every problem, each with file, line and column.
+    """
+    deployment = yamlfile.load(path, Deployment)
+    found = list(_problems(deployment, catalog))
+    if not (path.parent / deployment.project).is_dir():
+        found.insert(0, Problem(("project",), f"there is no folder {deployment.project!r} here"))
+    if found:
+        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        _raise([f"{_place(path, root, row.location)}: {row.message}" for row in found], str(path))
+    return deployment
+
+
+def validate(deployment: Deployment, catalog: Catalog) -> None:
+    """Check what one file alone cannot tell: references to boards, platforms and targets.
+
+    Raises:
+        ConfigError: every problem, each with the path of its key ("fleet.devices.0.board").
+    """
+    found = _problems(deployment, catalog)
+    _raise([f"{_dotted(row.location)}: {row.message}" for row in found], "deploy.yaml")
+
+
+def device_target(device: Device, board: Board, targets: Sequence[Target]) -> Target:
+    """Return the target whose image a device gets.
+
+    Raises:
+        ConfigError: none of `targets` fits, or several do and the device does not say which.
+    """
+    arch = Arch.parse(board.arch)
+    if device.target is not None:
+        return _named_target(device.target, board, targets)
+    fitting = [target for target in targets if arch in {code.arch for code in target.code}]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise ConfigError(
+            f"{len(fitting)} targets fit the board {board.name!r}",
+            fix=f"add `target:` with one of {', '.join(target.id for target in fitting)}",
+        )
+    raise ConfigError(
+        f"no target has {board.arch}, the arch of the board {board.name!r}",
+        fix=f"add `arch: {board.arch}` to targets",
+    )
+
+
+def matrix(targets: Sequence[Target]) -> dict[str, list[dict[str, str | bool]]]:
+    """Return the targets as GitHub Actions' `strategy.matrix` takes them through fromJSON."""
+    return {
+        "include": [
+            {
+                "id": target.id,
+                "arch": ",".join(str(code) for code in target.code),
+                "platform": target.platform.name,
+                "fat": len(target.code) > 1,
+                "runner": "ubuntu-latest",
+                "artifact": f"wheel-{target.id}",
+            }
+            for target in targets
+        ]
+    }
+
+
+def _named_target(name: str, board: Board, targets: Sequence[Target]) -> Target:
+    wanted = name
+    if "/" in name:
+        code, platform = name.split("/", 1)
+        wanted = next(
+            (t.id for t in targets if (t.arch_list, t.platform.name) == (code, platform)), name
+        )
+    else:
+        parse_target_id(name)
+    found = next((target for target in targets if target.id == wanted), None)
+    if found is None:
+        listed = ", ".join(target.id for target in targets)
+        raise ConfigError(f"{name!r} is not among the targets", fix=f"targets: {listed}")
+    if board.arch not in {str(code.arch) for code in found.code}:
+        raise ConfigError(f"{found.id} has no code for {board.arch}, the arch of {board.name!r}")
+    return found
+
+
+def _problems(deployment: Deployment, catalog: Catalog) -> Iterator[Problem]:
+    targets: list[Target] = []
+    for number, row in enumerate(deployment.targets):
+        try:
+            made = resolve(catalog, arch=row.arch, platform=row.platform, fat=row.fat)
+        except ConfigError as error:
+            unknown = row.platform not in {platform.name for platform in catalog.platforms}
+            yield Problem(("targets", number, "platform" if unknown else "arch"), _one_line(error))
+            continue
+        for target in made:
+            if target.id in {other.id for other in targets}:
+                yield Problem(("targets", number), f"target {target.id} is given twice")
+            targets.append(target)
+    yield from _fleet_problems(deployment, catalog, targets)
+
+
+def _fleet_problems(
+    deployment: Deployment, catalog: Catalog, targets: Sequence[Target]
+) -> Iterator[Problem]:
+    devices = deployment.fleet.devices
+    boards = {board.name: board for board in catalog.boards}
+    for number, device in enumerate(devices):
+        at: Location = ("fleet", "devices", number)
+        if device.name in {other.name for other in devices[:number]}:
+            yield Problem((*at, "name"), f"a device named {device.name!r} is there already")
+        board = boards.get(device.board)
+        if board is None:
+            known = ", ".join(boards)
+            yield Problem((*at, "board"), f"board {device.board!r} is not known: {known}")
+            continue
+        try:
+            device_target(device, board, targets)
+        except ConfigError as error:
+            key = "board" if device.target is None else "target"
+            yield Problem((*at, key), _one_line(error))
+    if devices and deployment.strategy.canary > len(devices):
+        message = f"{deployment.strategy.canary} canaries, and the fleet has {len(devices)} devices"
+        yield Problem(("strategy", "canary"), message)
+
+
+def _one_line(error: ConfigError) -> str:
+    return "; ".join(part for part in (error.what, error.why, error.fix) if part)
+
+
+def _dotted(location: Location) -> str:
+    return ".".join(str(part) for part in location)
+
+
+def _raise(lines: Sequence[str], name: str) -> None:
+    if len(lines) == 1:
+        raise ConfigError(lines[0])
+    if lines:
+        listed = "\n".join(f"  {line}" for line in lines)
+        raise ConfigError(f"{name} has {len(lines)} problems\n{listed}")
+
+
+def _place(path: Path, root: Any, location: Location) -> str:
+    """Return file:line:column of the deepest key on the way to `location`."""
+    node, shown = root, root
+    for part in location:
+        if isinstance(node, yaml.MappingNode):
+            pair = next((pair for pair in node.value if pair[0].value == part), None)
+            if pair is None:
+                break
+            shown, node = pair
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            shown = node = node.value[part]
+    return f"{path}:{shown.start_mark.line + 1}:{shown.start_mark.column + 1}"

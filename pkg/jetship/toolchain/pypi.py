@@ -1,0 +1,127 @@
+"""Wheels through pip, for the build machine or for the target, checked against the lock."""
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from jetship import proc
+from jetship.errors import DownloadError, ToolMissingError
+from jetship.store import Store, sha256_of
+from jetship.targets.model import Platform, WheelPart
+from jetship.toolchain.lock import Locked
+from jetship.toolchain.progress import watch_folder
+
+# pip matches platform tags literally, so every manylinux level that a build may carry is named.
+MANYLINUX_GLIBC_MINORS = range(17, 40)
+
+
+def fetch(store: Store, platform: Platform, part: WheelPart, files: Sequence[Locked]) -> list[Path]:
+    """Return the paths of locked wheels in the cache, downloading what is missing.
+
+    Raises:
+        DownloadError: no network, no such file, wrong digest, or a full disk.
+    """
+    missing = [item for item in files if not store.blob(item.sha256, item.file).exists()]
+    if missing:
+        name = "+".join(sorted(item.name for item in missing))[:80]
+        with store.locked(f"pip-{name}"), store.scratch() as scratch:
+            lines = [f"{item.name}=={item.version} --hash=sha256:{item.sha256}" for item in missing]
+            total = sum(item.size for item in missing)
+            title = f"{len(missing)} wheels" if len(missing) > 1 else missing[0].file[:40]
+            with watch_folder(scratch, total_bytes=total, title=title):
+                _download(platform, part, lines, scratch, "--require-hashes")
+            for item in missing:
+                store.add(scratch / "wheels" / item.file, item.sha256)
+    return [store.blob(item.sha256, item.file) for item in files]
+
+
+def lock_part(store: Store, platform: Platform, part: WheelPart) -> tuple[Locked, ...]:
+    """Download a part's wheels, and return what to write into the lock file.
+
+    Raises:
+        DownloadError: pip finds no such wheel.
+    """
+    with store.scratch() as scratch:
+        _download(platform, part, list(part.requirements), scratch)
+        locked = []
+        for path in sorted((scratch / "wheels").glob("*.whl")):
+            name, version, _, _ = parse_wheel_filename(path.name)
+            digest = sha256_of(path)
+            item = Locked(
+                name=canonicalize_name(name),
+                version=str(version),
+                file=path.name,
+                sha256=digest,
+                size=path.stat().st_size,
+            )
+            store.add(path, digest)
+            locked.append(item)
+    return tuple(locked)
+
+
+def _download(
+    platform: Platform, part: WheelPart, requirements: Sequence[str], scratch: Path, *options: str
+) -> None:
+    listed = scratch / "requirements.txt"
+    listed.write_text("\n".join(requirements) + "\n")
+    (scratch / "tmp").mkdir()
+    # pip downloads into TMPDIR first; below `scratch` it counts as progress and is on the same
+    # disk as the cache.
+    env = {**os.environ, "TMPDIR": str(scratch / "tmp"), "LC_ALL": "C.UTF-8"}
+    done = proc.run(
+        [
+            *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir"),
+            *("--only-binary=:all:", "--disable-pip-version-check", "--retries", "2"),
+            *("--progress-bar", "off", "--dest", scratch / "wheels", "--requirement", listed),
+            *options,
+            *_tags(platform, part),
+        ],
+        env=env,
+    )
+    if not done.ok:
+        raise _error(requirements, done)
+
+
+def _tags(platform: Platform, part: WheelPart) -> list[str]:
+    machine = platform.machine if part.machine == "target" else "x86_64"
+    tags = [f"manylinux_2_{minor}_{machine}" for minor in reversed(MANYLINUX_GLIBC_MINORS)]
+    tags += [f"manylinux2014_{machine}", f"linux_{machine}", "any"]
+    words = ["--implementation", "cp", "--python-version", platform.python.version]
+    for abi in (platform.python.abi, "abi3", "none"):
+        words += ["--abi", abi]
+    for tag in tags:
+        words += ["--platform", tag]
+    return words
+
+
+def _error(requirements: Sequence[str], done: proc.Finished) -> DownloadError | ToolMissingError:
+    if "No module named pip" in done.stderr:
+        return ToolMissingError(
+            f"{sys.executable} has no pip",
+            fix=f"{sys.executable} -m ensurepip, or install jetship into a venv made with pip",
+        )
+    said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+    names = ", ".join(line.split()[0] for line in requirements)
+    if "DO NOT MATCH THE HASHES" in done.stderr:
+        got = re.search(r"Got\s+([0-9a-f]{64})", done.stderr)
+        return DownloadError(
+            f"the package index serves a file with another digest than the lock file: {names}",
+            why=f"downloaded sha256 {got[1]}" if got else "",
+            fix="do not trust that index; if the lock file is out of date, renew it with "
+            "`invoke lock`",
+        )
+    if "No space left" in done.stderr:
+        return DownloadError(
+            f"pip could not download {names}",
+            why="the disk is full",
+            fix="free some space, or set JETSHIP_CACHE to a folder on a larger disk",
+        )
+    return DownloadError(
+        f"pip could not download {names}",
+        why="; ".join(line.removeprefix("ERROR: ") for line in said[-2:]) or done.stderr[-300:],
+        fix="check the network and pip's settings, then run the same command again",
+    )
