@@ -1,0 +1,140 @@
+"""What an ELF file asks of the dynamic loader, and what it offers to others.
+
+pyelftools lends the names of machines and is the oracle in the tests; why the tables are
+read here and not by it stands in `_elftables`.
+"""
+
+import mmap
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from elftools.elf.enums import ENUM_E_MACHINE
+
+from jetship._elfbytes import Data, ElfError, Section, sections_of, unpack
+from jetship._elftables import Tables, Undefined
+
+__all__ = [
+    "Data",
+    "ElfError",
+    "ElfFile",
+    "Section",
+    "Undefined",
+    "mapped",
+    "parse_elf",
+    "read_elf",
+    "version_key",
+]
+
+MAGIC = b"\x7fELF"
+_MACHINES = {183: "aarch64", 62: "x86_64"}
+_TYPES = {1: "object", 2: "executable", 3: "shared", 4: "core"}
+
+
+@dataclass(frozen=True)
+class ElfFile:
+    """The facts of one ELF file.
+
+    Of a 32-bit or big-endian file only the header is read: `dynamic` is False, and every
+    table is empty. `exports` maps a name to the versions that answer to it; "" among them
+    means that a reference without a version finds it.
+    """
+
+    machine: str
+    bits: int
+    little_endian: bool
+    type: str
+    dynamic: bool = False
+    soname: str | None = None
+    needed: tuple[str, ...] = ()
+    rpath: str | None = None
+    runpath: str | None = None
+    version_needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    version_definitions: tuple[str, ...] = ()
+    undefined: tuple[Undefined, ...] = ()
+    exports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sections: tuple[Section, ...] = ()
+
+    def floor(self, prefix: str) -> str | None:
+        """Return the newest PREFIX_x.y that any library is asked for, as "x.y", or None."""
+        pattern = re.compile(rf"{re.escape(prefix)}_(\d+(?:\.\d+)*)")
+        asked = [version for versions in self.version_needs.values() for version in versions]
+        found = [match[1] for version in asked if (match := pattern.fullmatch(version))]
+        return max(found, key=version_key, default=None)
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """Return what orders dotted versions by number: 2.9 before 2.17."""
+    return tuple(int(part) for part in version.split("."))
+
+
+def mapped(path: Path) -> mmap.mmap:
+    """Return the file's bytes as a memory map, which the caller closes.
+
+    Raises:
+        ElfError: the file is empty.
+    """
+    with path.open("rb") as stream:
+        try:
+            return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError as error:
+            raise ElfError("the file is empty") from error
+
+
+def read_elf(path: Path) -> ElfFile:
+    """Read the facts of a file without loading it as a whole.
+
+    Raises:
+        ElfError: it is not ELF, or is damaged.
+    """
+    with mapped(path) as data:
+        return parse_elf(data)
+
+
+def parse_elf(data: Data) -> ElfFile:
+    """Read the facts out of an ELF file's bytes.
+
+    Raises:
+        ElfError: they are not ELF, or damaged.
+    """
+    if data[:4] != MAGIC:
+        raise ElfError("the file does not begin as an ELF file does")
+    bits, order = unpack("BB", data, 4)
+    if bits not in (1, 2) or order not in (1, 2):
+        raise ElfError(f"ELF class {bits} with byte order {order} does not exist")
+    kind, machine = unpack("<HH" if order == 1 else ">HH", data, 16)
+    header: dict[str, Any] = {
+        "machine": _machine_name(machine),
+        "bits": 32 * bits,
+        "little_endian": order == 1,
+        "type": _TYPES.get(kind, f"type {kind}"),
+    }
+    if (bits, order) != (2, 1):
+        return ElfFile(**header)
+    sections = sections_of(data)
+    tables = Tables.find(data, sections)
+    if tables is None:
+        return ElfFile(**header, sections=sections)
+    versions = tables.versions()
+    return ElfFile(
+        **header,
+        dynamic=True,
+        soname=tables.soname,
+        needed=tables.needed,
+        rpath=tables.rpath,
+        runpath=tables.runpath,
+        version_needs=versions.needs,
+        version_definitions=versions.definitions,
+        undefined=tables.undefined(versions),
+        exports=tables.exports(versions),
+        sections=sections,
+    )
+
+
+def _machine_name(number: int) -> str:
+    if number in _MACHINES:
+        return _MACHINES[number]
+    names = [name for name, value in ENUM_E_MACHINE.items() if value == number]
+    return names[0].removeprefix("EM_").lower() if names else f"machine {number}"
