@@ -1,0 +1,156 @@
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from jetship.errors import ConfigError
+from jetship.targets.catalog import Catalog
+from jetship.targets.deployment import load_deployment, matrix, validate
+from jetship.targets.device import Address, device_target
+
+CATALOG = Catalog.load()
+REPOSITORY = Path(__file__).parents[2]
+GOOD = """\
+version: 1
+project: ops
+targets:
+  - {arch: 6.2}
+  - {arch: "7.2,8.7+PTX", fat: true}
+image: {repository: acme/ops, smoke: [python3, -c, pass]}
+fleet:
+  devices:
+    - {name: one, address: ops@192.0.2.1, board: tx2}
+    - {name: two, address: "ops@192.0.2.2:2222", board: orin}
+strategy: {canary: 1, wave: 2, max_failures: 0}
+"""
+
+
+def write(folder: Path, *changes: tuple[str, str]) -> Path:
+    text = GOOD
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    (folder / "ops").mkdir(exist_ok=True)
+    path = folder / "deploy.yaml"
+    path.write_text(text)
+    return path
+
+
+def problems(folder: Path, *changes: tuple[str, str]) -> str:
+    path = write(folder, *changes)
+    with pytest.raises(ConfigError) as caught:
+        load_deployment(path, CATALOG)
+    return str(caught.value).replace(str(path), "deploy.yaml")
+
+
+def test_the_repositorys_own_file_is_valid():
+    deployment = load_deployment(REPOSITORY / "deploy.yaml", CATALOG)
+    targets = deployment.resolve_targets(CATALOG)
+    assert [t.id for t in targets] == ["sm62-debian-12", "sm72-debian-12", "sm87-debian-12"]
+    boards = {board.name: board for board in CATALOG.boards}
+    given = [device_target(d, boards[d.board], targets) for d in deployment.fleet.devices]
+    assert given == list(targets)
+
+
+def test_matrix_is_what_fromjson_takes(tmp_path):
+    deployment = load_deployment(write(tmp_path), CATALOG)
+    document = json.loads(json.dumps(matrix(deployment.resolve_targets(CATALOG))))
+    assert document == {
+        "include": [
+            {
+                "id": "sm62-debian-12",
+                "arch": "6.2",
+                "platform": "debian-12",
+                "fat": False,
+                "runner": "ubuntu-latest",
+                "artifact": "wheel-sm62-debian-12",
+            },
+            {
+                "id": "sm72.sm87ptx-debian-12",
+                "arch": "7.2,8.7+PTX",
+                "platform": "debian-12",
+                "fat": True,
+                "runner": "ubuntu-latest",
+                "artifact": "wheel-sm72.sm87ptx-debian-12",
+            },
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (("canary", "canari"), "deploy.yaml:11:12: unknown key 'strategy.canari'; did you mean"),
+        (("acme/ops", "Acme/ops:1"), "deploy.yaml:6:9: image.repository: 'Acme/ops:1' is not an"),
+        (("ops@192.0.2.1", "192.0.2.1"), "deploy.yaml:9:19: fleet.devices.0.address: '192.0.2.1'"),
+        ((":2222", ":77777"), "deploy.yaml:10:19: fleet.devices.1.address: port 77777"),
+        (("arch: 6.2", "arch: 9.9"), "deploy.yaml:4:6: --arch entry 1: no GPU of compute"),
+        (("{arch: 6.2}", "{arch: 6.2, platform: dbian-12}"), "deploy.yaml:4:17: platform 'dbian"),
+        (("{arch: 6.2}", "{arch: 7.0}"), "deploy.yaml:9:43: no target has 6.2, the arch of the"),
+        (("board: tx2", "board: tx3"), "deploy.yaml:9:43: board 'tx3' is not known: nano"),
+        (("name: two", "name: one"), "deploy.yaml:10:8: a device named 'one' is there already"),
+        (("canary: 1", "canary: 3"), "deploy.yaml:11:12: 3 canaries, and the fleet has 2 devices"),
+        (("project: ops", "project: nope"), "deploy.yaml:2:1: there is no folder 'nope'"),
+        (("orin}", "orin, target: sm62-debian-12}"), "deploy.yaml:10:63: sm62-debian-12 has no"),
+        (("orin}", "orin, target: sm87-debian-11}"), "deploy.yaml:10:63: 'sm87-debian-11' is not"),
+        (
+            ("orin}", "orin, target: 6.2/debian-12}"),
+            "deploy.yaml:10:63: sm62-debian-12 has no code",
+        ),
+        (("  - {arch: 6.2}", "  - {arch: 6.2}\n  - {arch: 6.2}"), "deploy.yaml:5:5: target sm62"),
+        (("version: 1", "version: 2"), "deploy.yaml:1:1: version: "),
+    ],
+)
+def test_a_problem_is_named_with_its_place(tmp_path, change, expected):
+    assert expected in problems(tmp_path, change)
+
+
+def test_all_problems_come_at_once(tmp_path):
+    text = problems(tmp_path, ("board: tx2", "board: tx3"), ("canary: 1", "canary: 9"))
+    assert text.startswith("deploy.yaml has 2 problems\n")
+    assert "deploy.yaml:9:43: board" in text
+    assert "deploy.yaml:11:12: 9 canaries" in text
+
+
+def test_several_fitting_targets_need_a_choice(tmp_path):
+    more = ("  - {arch: 6.2}", '  - {arch: 6.2}\n  - {arch: "6.2,7.0", fat: true}')
+    assert "2 targets fit the board 'tx2'; add `target:` with one of" in problems(tmp_path, more)
+    chosen = ("board: tx2}", "board: tx2, target: 6.2/debian-12}")
+    deployment = load_deployment(write(tmp_path, more, chosen), CATALOG)
+    tx2 = next(board for board in CATALOG.boards if board.name == "tx2")
+    targets = deployment.resolve_targets(CATALOG)
+    assert device_target(deployment.fleet.devices[0], tx2, targets).id == "sm62-debian-12"
+
+
+def test_validate_names_the_key_where_there_is_no_file(tmp_path):
+    deployment = load_deployment(write(tmp_path), CATALOG)
+    with pytest.raises(ConfigError, match=r"fleet\.devices\.0\.board: board 'tx2' is not known"):
+        validate(deployment, dataclasses.replace(CATALOG, boards=CATALOG.boards[3:]))
+
+
+def test_fleet_and_strategy_may_be_left_out(tmp_path):
+    path = write(tmp_path)
+    path.write_text(path.read_text().split("fleet:")[0])
+    assert load_deployment(path, CATALOG).fleet.devices == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("root@192.0.2.1", Address("root", "192.0.2.1", 22)),
+        ("ops@tx2.example.net:2222", Address("ops", "tx2.example.net", 2222)),
+        ("ops@[2001:db8::1]:23", Address("ops", "2001:db8::1", 23)),
+        ("ops@[2001:db8::1]", Address("ops", "2001:db8::1", 22)),
+    ],
+)
+def test_addresses_round_trip(text, address):
+    assert Address.parse(text) == address
+    assert str(address) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["tx2", "@tx2", "ops@", "ops@-oProxyCommand=x", "ops@2001:db8::1", "ops@a:0", "o s@a"]
+)
+def test_other_addresses_are_refused(text):
+    with pytest.raises(ValueError, match=r"address|port"):
+        Address.parse(text)
