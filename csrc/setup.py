@@ -15,9 +15,9 @@ try:
     from torch.utils import cpp_extension
 except ImportError as exc:
     raise SystemExit(
-        "jetops is compiled against an installed torch, and importing it failed (%s). "
-        "Install torch first, then: pip install --no-build-isolation ./csrc" % exc
-    )
+        f"jetops is compiled against an installed torch, and importing it failed ({exc}). "
+        "Install torch first, then: pip install --no-build-isolation ./csrc"
+    ) from exc
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -61,14 +61,14 @@ def wants_cuda():
     if choice == "0":
         return False
     if choice not in ("", "1"):
-        raise SystemExit("FORCE_CUDA must be 0, 1 or unset, got %r" % choice)
+        raise SystemExit(f"FORCE_CUDA must be 0, 1 or unset, got {choice!r}")
     if choice == "" and torch.version.cuda is None:
         return False
     if cpp_extension.CUDA_HOME is None:
-        why = "FORCE_CUDA=1 is set" if choice else "torch %s is a CUDA build" % torch.__version__
+        why = "FORCE_CUDA=1 is set" if choice else f"torch {torch.__version__} is a CUDA build"
         raise SystemExit(
-            "jetops is to be built with CUDA (%s), but no CUDA toolkit was found: set CUDA_HOME "
-            "to the folder that holds bin/nvcc, or set FORCE_CUDA=0 for CPU only." % why
+            f"jetops is to be built with CUDA ({why}), but no CUDA toolkit was found: set CUDA_HOME "
+            "to the folder that holds bin/nvcc, or set FORCE_CUDA=0 for CPU only."
         )
     return True
 

@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 
 load_library()
 
-from . import fake  # noqa: E402,F401  the operators exist from here on
-from .ops import fused_attn_nms, fused_attn_nms_scored, gelu  # noqa: E402
+from . import fake  # noqa: F401  the operators exist from here on
+from .ops import fused_attn_nms, fused_attn_nms_scored, gelu
 
 __all__ = ["fused_attn_nms", "fused_attn_nms_scored", "gelu"]

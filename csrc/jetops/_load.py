@@ -23,9 +23,9 @@ def find_library():
         if os.path.isfile(path):
             return path
     raise ImportError(
-        "jetops is not compiled: there is no _C*.so in {}. Install it with 'pip install "
+        f"jetops is not compiled: there is no _C*.so in {folder}. Install it with 'pip install "
         "--no-build-isolation ./csrc', and do not run Python from inside csrc/, where this source "
-        "folder hides the installed package.".format(folder)
+        "folder hides the installed package."
     )
 
 
@@ -41,6 +41,6 @@ def load_library():
         torch.ops.load_library(path)
     except OSError as exc:
         raise ImportError(
-            "jetops could not load {} with torch {}: {}. The library must be built against the "
-            "torch it is loaded with.".format(path, torch.__version__, exc)
-        )
+            f"jetops could not load {path} with torch {torch.__version__}: {exc}. The library "
+            "must be built against the torch it is loaded with."
+        ) from exc

@@ -28,9 +28,7 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     return torch.ops.jetops.gelu(x, approximate=approximate)
 
 
-def fused_attn_nms(
-    boxes: Tensor, scores: Tensor, attn_map: Tensor, iou_threshold: float
-) -> Tensor:
+def fused_attn_nms(boxes: Tensor, scores: Tensor, attn_map: Tensor, iou_threshold: float) -> Tensor:
     """Greedy non-maximum suppression in the order of attention-weighted scores.
 
     weighted = scores * (attn_map @ scores), as the duplicate removal of "Relation Networks for

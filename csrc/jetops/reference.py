@@ -24,7 +24,7 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
         ValueError: ``approximate`` is neither "none" nor "tanh".
     """
     if approximate not in ("none", "tanh"):
-        raise ValueError('approximate must be "none" or "tanh", got {!r}'.format(approximate))
+        raise ValueError(f'approximate must be "none" or "tanh", got {approximate!r}')
     one = _gelu_tanh if approximate == "tanh" else _gelu_erf
     values = [one(value) for value in x.detach().double().cpu().flatten().tolist()]
     return torch.tensor(values, dtype=torch.float64).reshape(x.shape)
@@ -41,7 +41,7 @@ def _gelu_tanh(x):
         return x if x > 0 else -0.0
     u = math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)
     # exp overflows above 709; the quotient is below the smallest float32 long before that.
-    return x / (1.0 + math.exp(-2.0 * u)) if u > -350.0 else -0.0
+    return -0.0 if u < -350.0 else x / (1.0 + math.exp(-2.0 * u))
 
 
 def weighted_scores(scores: Tensor, attn_map: Tensor) -> Tensor:
@@ -77,7 +77,9 @@ def weighted_scores(scores: Tensor, attn_map: Tensor) -> Tensor:
 def visiting_order(weighted: Tensor) -> List[int]:
     """Indices by score descending, then by index ascending; those with a NaN score are left out."""
     values = weighted.tolist()
-    return sorted((i for i, v in enumerate(values) if v == v), key=lambda i: (-values[i], i))
+    return sorted(
+        (i for i, v in enumerate(values) if not math.isnan(v)), key=lambda i: (-values[i], i)
+    )
 
 
 def areas(boxes: Tensor) -> Tensor:
@@ -119,8 +121,6 @@ def fused_attn_nms_scored(
     return greedy_nms(boxes, weighted, iou_threshold), weighted
 
 
-def fused_attn_nms(
-    boxes: Tensor, scores: Tensor, attn_map: Tensor, iou_threshold: float
-) -> Tensor:
+def fused_attn_nms(boxes: Tensor, scores: Tensor, attn_map: Tensor, iou_threshold: float) -> Tensor:
     """The keep mask alone."""
     return fused_attn_nms_scored(boxes, scores, attn_map, iou_threshold)[0]
