@@ -8,8 +8,6 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import jetops
 from jetops import reference
@@ -237,29 +235,6 @@ def test_twenty_runs_give_the_same_bits(device):
     for _ in range(20):
         again = jetops.fused_attn_nms_scored(*placed, 0.5)
         assert torch.equal(first[0], again[0]) and torch.equal(first[1], again[1])
-
-
-SIDES = st.integers(min_value=-2, max_value=12)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.data())
-def test_small_integer_boxes(data):
-    """Small integers meet on edges, tie, and hit thresholds exactly far more often than floats."""
-    corners = st.tuples(SIDES, SIDES, SIDES, SIDES)
-    boxes = data.draw(st.lists(corners, min_size=1, max_size=40))
-    scores = data.draw(
-        st.lists(st.sampled_from([0.25, 0.5, 1.0]), min_size=len(boxes), max_size=len(boxes))
-    )
-    threshold = data.draw(st.sampled_from([0.0, 0.2, 0.25, 1 / 3, 0.5, 1.0]))
-    count = len(boxes)
-    run(
-        "cpu",
-        torch.tensor(boxes, dtype=torch.float32),
-        torch.tensor(scores),
-        torch.eye(count) + 0.5,
-        threshold,
-    )
 
 
 def good(device="cpu", count=3):
