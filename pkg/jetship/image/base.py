@@ -1,0 +1,66 @@
+"""The base image of an open platform: Debian packages, torch, nothing installed by running it."""
+
+from pathlib import Path
+
+import docker
+from jetship import console
+from jetship.errors import ImageError
+from jetship.image.archive import OCI_NAMES, plan
+from jetship.image.engine import architecture_of, engine_errors
+from jetship.image.tree import Layer
+from jetship.store import Store
+from jetship.targets.model import Platform
+
+DIGEST_DIGITS = 12
+
+
+def packages_folder(platform: Platform) -> str:
+    """Return the folder in which a Debian-like Python of the platform finds added packages."""
+    return f"usr/local/lib/python{platform.python.version}/dist-packages"
+
+
+def base_image(
+    *,
+    platform: Platform,
+    rootfs: Path,
+    site_packages: Path,
+    store: Store,
+    client: docker.DockerClient,
+) -> str:
+    """Return the tag of the platform's base image, giving it to the engine where it lacks it.
+
+    Args:
+        platform: names the image, and says for which machine and Python it is.
+        rootfs: the target's packages, unpacked.
+        site_packages: torch and what it needs, unpacked.
+        store: has the scratch space for the archive.
+        client: the engine.
+
+    Raises:
+        ImageError: the engine refuses the image or records another architecture for it.
+    """
+    layers = (
+        Layer(rootfs),
+        Layer(site_packages, prefix=packages_folder(platform), plain_modes=True),
+    )
+    labels = {"org.opencontainers.image.title": f"jetship base of {platform.title}"}
+    archive = plan(layers, platform.machine, labels)
+    tag = f"jetship/base-{platform.name}:{archive.digest[:DIGEST_DIGITS]}"
+    wanted = OCI_NAMES[platform.machine][0]
+    if architecture_of(client, tag) == wanted:
+        console.note(f"the engine has {tag} already")
+        return tag
+    console.step(f"making the base image {tag} ({sum(archive.sizes) / 1e6:.0f} MB)")
+    with store.scratch() as scratch:
+        path = scratch / "image.tar"
+        with path.open("wb") as out:
+            archive.write(out, tag)
+        with path.open("rb") as stream, engine_errors(f"loading {tag}"):
+            client.images.load(stream)
+    found = architecture_of(client, tag)
+    if found != wanted:
+        raise ImageError(
+            f"the engine records {found or 'nothing'} for {tag}, not {wanted}",
+            fix="update the engine (Docker 20.10 and newer are known to work)",
+        )
+    return tag

@@ -1,0 +1,105 @@
+"""The connection to the Docker engine, and its errors in jetship's words."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import docker.errors
+import requests
+from docker.context import ContextAPI
+
+import docker
+from jetship.errors import ImageError, ToolMissingError
+
+DEFAULT_SOCKET = "unix:///var/run/docker.sock"
+
+# Loading a base image of half a gigabyte on a small machine takes longer than the SDK's minute.
+TIMEOUT_SECONDS = 600
+
+EMULATION_FIX = (
+    "on Debian or Ubuntu: `apt-get install qemu-user-static binfmt-support`, and where that "
+    "does not register it, `update-binfmts --enable qemu-aarch64` (in a container or virtual "
+    "machine, `mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc` first)"
+)
+
+
+def endpoint() -> str:
+    """Return where the engine listens: DOCKER_HOST, else that of the docker command's context."""
+    chosen = os.environ.get("DOCKER_HOST")
+    if chosen:
+        return chosen
+    with contextlib.suppress(docker.errors.DockerException, OSError, ValueError):
+        context = ContextAPI.get_current_context()
+        if context is not None and context.Host:
+            return str(context.Host)
+    return DEFAULT_SOCKET
+
+
+def connect() -> docker.DockerClient:
+    """Connect to the Docker engine.
+
+    Raises:
+        ToolMissingError: there is none that answers; says which socket was tried and what to do.
+    """
+    where = endpoint()
+    try:
+        client = docker.DockerClient(base_url=where, timeout=TIMEOUT_SECONDS)
+        client.ping()
+    except (docker.errors.DockerException, requests.RequestException) as error:
+        raise ToolMissingError(
+            f"no Docker engine answers at {where}", why=_why(error), fix=_fix(error)
+        ) from error
+    return client
+
+
+@contextlib.contextmanager
+def engine_errors(doing: str) -> Iterator[None]:
+    """Turn what the engine answers into an ImageError that has the engine's own message."""
+    try:
+        yield
+    except docker.errors.APIError as error:
+        raise ImageError(f"the Docker engine failed while {doing}", why=_text(error)) from error
+    except (docker.errors.DockerException, requests.RequestException) as error:
+        raise ImageError(
+            f"the Docker engine went away while {doing}",
+            why=str(error),
+            fix="look at the engine's log (`journalctl -u docker`) and try again",
+        ) from error
+
+
+def architecture_of(client: docker.DockerClient, image: str) -> str | None:
+    """Return the architecture that the engine records for an image, or None where it has none.
+
+    Raises:
+        ImageError: the engine fails.
+    """
+    with engine_errors(f"looking for {image}"):
+        try:
+            return str(client.images.get(image).attrs["Architecture"])
+        except docker.errors.ImageNotFound:
+            return None
+
+
+def _text(error: docker.errors.APIError) -> str:
+    return str(error.explanation or error)
+
+
+def _why(error: Exception) -> str:
+    text = str(error)
+    if "PermissionError" in text:
+        return "the socket is there, and this user may not open it"
+    if "FileNotFoundError" in text:
+        return "there is no such socket: the engine is not installed, or it is not running"
+    if "ConnectionRefused" in text:
+        return "nothing listens there: the engine is not running"
+    return text
+
+
+def _fix(error: Exception) -> str:
+    if "PermissionError" in str(error):
+        return "`sudo usermod -aG docker $USER`, then log in again"
+    return (
+        "install it (`apt-get install docker.io`, or Docker Desktop), start it "
+        "(`sudo systemctl start docker`), and join its group (`sudo usermod -aG docker $USER`); "
+        "an engine elsewhere is named by DOCKER_HOST"
+    )
