@@ -1,0 +1,59 @@
+"""Build one project for one target."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from jetship import console
+from jetship.build import environment, isolated
+from jetship.build.finish import finish
+from jetship.build.project import Project
+from jetship.build.wheelfile import Wheel
+from jetship.store import Store, sha256_of
+from jetship.targets.model import Target
+from jetship.toolchain.model import Toolchain
+
+
+@dataclass(frozen=True)
+class BuiltWheel:
+    """A finished wheel, and how it came about."""
+
+    path: Path
+    sha256: str
+    target: Target
+    log: Path
+    seconds: float
+
+
+def build_project(
+    project: Project, target: Target, toolchain: Toolchain, *, store: Store, out: Path, logs: Path
+) -> BuiltWheel:
+    """Build a project for a target; the wheel appears in `out` whole or not at all.
+
+    Args:
+        project: the project; its folder is not written to.
+        target: what to build for.
+        toolchain: the toolchain of the target's platform.
+        store: scratch folders come from it.
+        out: where the finished wheel goes.
+        logs: where the log of the build goes.
+
+    Raises:
+        BuildError: the project did not build or cannot be bound to the target.
+        DownloadError: a build requirement cannot be installed.
+    """
+    started = time.monotonic()
+    logs.mkdir(parents=True, exist_ok=True)
+    log = logs / f"{project.folder.resolve().name}-{target.id}.log"
+    log.write_bytes(b"")
+    console.step(f"building {project.folder} for {target.id}")
+    with store.scratch() as scratch:
+        sources = scratch / "sources"
+        project.copy_sources(sources)
+        cross = environment.create(toolchain, target, scratch / "cross")
+        console.note(f"TORCH_CUDA_ARCH_LIST={target.arch_list}, {environment.max_jobs()} jobs")
+        built = isolated.build_wheel(sources, cross, scratch / "wheel", log)
+        wheel = finish(Wheel.read(built), target, project)
+        path = wheel.write(out)
+    seconds = time.monotonic() - started
+    return BuiltWheel(path, sha256_of(path), target, log, seconds)

@@ -1,0 +1,171 @@
+"""The cross environment: everything that a PEP 517 build of a project sees.
+
+CPython's own switches for cross builds give the target's suffix and flags
+(`_PYTHON_SYSCONFIGDATA_NAME`, `_PYTHON_HOST_PLATFORM`), the stand-in gives the target's
+torch, and CC, CXX and CUDA_HOME lead to the toolchain. Nothing of the build machine's own
+compilers, headers or Python configuration is left in it.
+"""
+
+import json
+import os
+import pprint
+import re
+import runpy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jetship.errors import ConfigError
+from jetship.store import write_atomically
+from jetship.targets.model import Target
+from jetship.toolchain.model import Toolchain
+
+STANDIN = Path(__file__).parent / "standin"
+SYSCONFIG_MODULE = "_jetship_sysconfigdata"
+MEMORY_PER_JOB_BYTES = 2 << 30
+
+# What would lead a build back to the build machine's own headers, libraries or Python.
+LEAKING_VARIABLES = frozenset({
+    "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_LIBRARY_PATH",
+    "LD_PRELOAD", "CFLAGS",
+    "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "CC", "CXX", "LDSHARED", "LDCXXSHARED", "AR",
+    "CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDACXX", "CUDNN_HOME", "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV",
+    "TORCH_CUDA_ARCH_LIST", "FORCE_CUDA", "PKG_CONFIG_PATH",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CrossEnvironment:
+    """A folder with the generated files, and the variables that lead a build to them."""
+
+    folder: Path
+    variables: Mapping[str, str]
+
+
+def create(toolchain: Toolchain, target: Target, folder: Path) -> CrossEnvironment:
+    """Write the generated files of a cross environment into `folder`.
+
+    Raises:
+        ConfigError: the toolchain's torch or Python is not what the platform file says.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    facts = folder / "torch-facts.json"
+    write_atomically(facts, json.dumps(torch_facts(toolchain, target), indent=2).encode())
+    module = folder / f"{SYSCONFIG_MODULE}.py"
+    write_atomically(module, _sysconfig_source(toolchain).encode())
+    return CrossEnvironment(folder, _variables(toolchain, target, folder, facts))
+
+
+def compose(
+    own: Mapping[str, str], cross: CrossEnvironment, extra: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the environment of the build: this process's, cleaned, with the cross variables.
+
+    Args:
+        own: the environment to start from.
+        cross: the cross environment.
+        extra: what the PEP 517 front end sets; of it, PATH is kept behind the toolchain's.
+    """
+    kept = {key: value for key, value in own.items() if key not in LEAKING_VARIABLES}
+    kept.update({key: value for key, value in extra.items() if key != "PYTHONPATH"})
+    path = kept.get("PATH", os.defpath)
+    kept.update(cross.variables)
+    kept["PATH"] = os.pathsep.join([cross.variables["PATH"], path])
+    return kept
+
+
+def torch_facts(toolchain: Toolchain, target: Target) -> dict[str, object]:
+    """Return what the stand-in for torch answers, read from the target's torch itself.
+
+    Raises:
+        ConfigError: the torch in the toolchain is another release than the platform's.
+    """
+    own = runpy.run_path(str(toolchain.torch / "version.py"))
+    found = str(own["__version__"]).partition("+")[0]
+    if found != toolchain.platform.torch.version.partition("+")[0]:
+        raise ConfigError(
+            f"the toolchain of {toolchain.platform.name} holds torch {found}, "
+            f"and the platform says {toolchain.platform.torch.version}"
+        )
+    return {
+        "site_packages": str(toolchain.site_packages),
+        "cuda": own["cuda"] or toolchain.platform.cuda.version,
+        "cxx11_abi": toolchain.platform.torch.cxx11_abi,
+        "code": [[code.arch.major, code.arch.minor] for code in target.code],
+        "pybind11": _pybind11_abi(toolchain.torch / "lib" / "libtorch_python.so"),
+    }
+
+
+def _pybind11_abi(library: Path) -> dict[str, str | None]:
+    """Read pybind11's ABI tags out of libtorch_python, whose internals id is made of them."""
+    match = re.search(
+        rb"__pybind11_internals_v\d+(_gcc|_clang)(_libstdcpp|_libcpp)(_cxxabi\d+)",
+        library.read_bytes(),
+    )
+    if match is None:
+        return {"compiler_type": None, "stdlib": None, "build_abi": None}
+    compiler, stdlib, abi = (part.decode() for part in match.groups())
+    return {"compiler_type": compiler, "stdlib": stdlib, "build_abi": abi}
+
+
+def _sysconfig_source(toolchain: Toolchain) -> str:
+    """Return the target's sysconfig data as a module, with all paths led into the sysroot."""
+    version = toolchain.platform.python.version
+    folder = toolchain.sysroot / f"usr/lib/python{version}"
+    found = sorted(folder.glob("_sysconfigdata_*.py"))
+    if not found:
+        raise ConfigError(
+            f"the sysroot of {toolchain.platform.name} has no sysconfig data of Python {version}",
+            fix=f"add libpython{version}-dev to the platform's sysroot packages",
+        )
+    values = dict(runpy.run_path(str(found[0]))["build_time_vars"])
+    for key, value in values.items():
+        if isinstance(value, str):
+            # -g is how Debian compiled Python itself; it would multiply a wheel's size.
+            plain = re.sub(r"(?<!\S)-g(?!\S)", "", value)
+            values[key] = re.sub(r"(?<![\w.=/-])/usr/", f"{toolchain.sysroot}/usr/", plain)
+    values.update(_compilers(toolchain))
+    return f"build_time_vars = {pprint.pformat(values)}\n"
+
+
+def _compilers(toolchain: Toolchain) -> dict[str, str]:
+    cc = str(toolchain.bin / f"{toolchain.multiarch}-gcc")
+    cxx = str(toolchain.bin / f"{toolchain.multiarch}-g++")
+    return {
+        "CC": cc,
+        "CXX": cxx,
+        "LDSHARED": f"{cc} -shared",
+        "LDCXXSHARED": f"{cxx} -shared",
+        "AR": str(toolchain.bin / f"{toolchain.multiarch}-ar"),
+    }
+
+
+def _variables(toolchain: Toolchain, target: Target, folder: Path, facts: Path) -> dict[str, str]:
+    return {
+        **_compilers(toolchain),
+        "PATH": os.pathsep.join([str(toolchain.bin), str(toolchain.cuda_home / "bin")]),
+        "PYTHONPATH": os.pathsep.join([str(STANDIN), str(folder)]),
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "_PYTHON_SYSCONFIGDATA_NAME": SYSCONFIG_MODULE,
+        "_PYTHON_HOST_PLATFORM": f"linux-{toolchain.platform.machine}",
+        "JETSHIP_STANDIN_FACTS": str(facts),
+        "JETSHIP_TARGET": target.id,
+        "CUDA_HOME": str(toolchain.cuda_home),
+        "FORCE_CUDA": "1",
+        "TORCH_CUDA_ARCH_LIST": target.arch_list,
+        # Import stubs define nothing, so a linker that drops what it sees no use for (Debian's
+        # cross GCC asks for that) would drop libc10_cuda from NEEDED, and the loader then looks
+        # for its symbols nowhere.
+        "LDFLAGS": f"-Wl,--no-as-needed -L{toolchain.stubs}",
+        "MAX_JOBS": str(max_jobs()),
+        # torch asks whether the compiler is the one that built it; the toolchain chose it.
+        "TORCH_DONT_CHECK_COMPILER_ABI": "1",
+    }
+
+
+def max_jobs() -> int:
+    """Return how many compilers may run at once: a core and 2 GiB of free memory for each."""
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, min(len(os.sched_getaffinity(0)), free // MEMORY_PER_JOB_BYTES))

@@ -1,0 +1,122 @@
+"""PEP 517 in isolation: build requirements on the build machine, hooks in the cross environment."""
+
+import os
+import re
+import subprocess  # noqa: TID251 - only its exception, which `build` raises
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+import build
+from build.env import DefaultIsolatedEnv
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from jetship import console, proc
+from jetship.build.environment import CrossEnvironment, compose
+from jetship.errors import BuildError, DownloadError
+
+# The stand-in answers for it; a real one would be gigabytes for the wrong machine.
+ANSWERED_BY_STANDIN = "torch"
+SHOWN_LINES = 40
+_COMPLAINT = re.compile(
+    r"error[: ]|Error:|fatal:|undefined reference|cannot find -l|No such file or directory",
+    re.IGNORECASE,
+)
+
+
+def build_wheel(sources: Path, cross: CrossEnvironment, out: Path, log: Path) -> Path:
+    """Build the project in `sources` into a wheel in `out`.
+
+    Args:
+        sources: a copy of the project; it is written to.
+        cross: the cross environment.
+        out: an empty folder for the wheel.
+        log: everything that the build prints goes here.
+
+    Raises:
+        BuildError: a hook failed; the last complaints of the compiler are in the message.
+        DownloadError: a build requirement cannot be installed.
+    """
+
+    def run_hook(
+        cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None
+    ) -> None:
+        env = compose(os.environ, cross, extra_environ or {})
+        words = list(cmd)
+        done = proc.run(words, env=env, cwd=Path(cwd) if cwd else None, log=log)
+        if not done.ok:
+            raise subprocess.CalledProcessError(done.status, words)
+
+    try:
+        with DefaultIsolatedEnv() as env:
+            builder = build.ProjectBuilder.from_isolated_env(env, sources, runner=run_hook)
+            _install(env, builder.build_system_requires, log)
+            _install(env, builder.get_requires_for_build("wheel"), log)
+            return Path(builder.build("wheel", out))
+    except build.BuildBackendException as error:
+        raise build_failed(log) from error
+    except build.BuildException as error:
+        raise BuildError("the project cannot be built", why=str(error)) from error
+
+
+def _install(env: DefaultIsolatedEnv, requirements: Collection[str], log: Path) -> None:
+    wanted = [text for text in sorted(requirements) if not _is_torch(text)]
+    if not wanted:
+        return
+    console.note(f"build requirements: {', '.join(wanted)}")
+    try:
+        env.install(wanted)
+    except subprocess.CalledProcessError as error:
+        output = _text(error.stdout) + _text(error.stderr)
+        with log.open("a") as stream:
+            stream.write(output)
+        said = [line for line in output.splitlines() if line.startswith("ERROR")]
+        raise DownloadError(
+            f"build requirements cannot be installed: {', '.join(wanted)}",
+            why=(said[-1].removeprefix("ERROR: ") if said else f"pip's output is in {log}"),
+            fix="check the network and pip's settings, or the project's [build-system] requires",
+        ) from error
+
+
+def _is_torch(requirement: str) -> bool:
+    try:
+        return canonicalize_name(Requirement(requirement).name) == ANSWERED_BY_STANDIN
+    except InvalidRequirement:
+        return False
+
+
+def build_failed(log: Path) -> BuildError:
+    """Return the error of a failed build, with the compiler's own words out of its log."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return BuildError(
+        "the project did not build",
+        why="its own words:\n" + "\n".join(f"    {line}" for line in complaints(lines)),
+        fix=f"mend the project; the whole log is {log}",
+    )
+
+
+def complaints(lines: list[str]) -> list[str]:
+    """Return the lines of a build log that say why it failed, without Python's traceback.
+
+    The first complaint with what follows it is worth more than the end of the log, where
+    setuptools and ninja only say that something failed.
+    """
+    end = next(
+        (n for n, line in enumerate(lines) if line.startswith("Traceback (most recent")), None
+    )
+    compiler = lines[:end] if end is not None else lines
+    first = next((n for n, line in enumerate(compiler) if _COMPLAINT.search(line)), None)
+    if first is not None:
+        return _shortened(compiler[max(0, first - 1) : first + SHOWN_LINES])
+    return _shortened(list(deque(lines, SHOWN_LINES // 2)))
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    return [line if len(line) <= 400 else line[:400] + " ..." for line in lines if line.strip()]
+
+
+def _text(data: bytes | str | None) -> str:
+    if data is None:
+        return ""
+    return data if isinstance(data, str) else data.decode("utf-8", "replace")
