@@ -1,0 +1,195 @@
+"""The smoke run: a command in the new image, emulated where the engine's machine is another."""
+
+import contextlib
+import io
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import docker.errors
+from docker.models.containers import Container
+
+import docker
+from jetship import console
+from jetship.errors import ImageError, ToolMissingError
+from jetship.image.archive import OCI_NAMES
+from jetship.image.engine import EMULATION_FIX, engine_errors
+from jetship.image.runline import EMULATION_FOLDER
+from jetship.image.stubs import emulation_stubs
+from jetship.image.tree import Layer, write_tar
+from jetship.image.wheelfile import libraries
+from jetship.store import Store
+from jetship.targets.model import Target
+from jetship.toolchain.model import Toolchain
+
+DEFAULT_LIMIT_SECONDS = 600.0
+SHOWN_LINES = 15
+
+
+def smoke(
+    *,
+    target: Target,
+    image: str,
+    wheel: Path,
+    command: Sequence[str],
+    client: docker.DockerClient,
+    toolchain: Toolchain,
+    store: Store,
+    limit_seconds: float = DEFAULT_LIMIT_SECONDS,
+) -> dict[str, Any]:
+    """Run `command` in the image and return the JSON object that it prints to stdout.
+
+    Args:
+        target: what the image was built for.
+        image: its name; the engine must have it.
+        wheel: the wheel in it, whose missing symbols the stand-in libraries define.
+        command: the `smoke` of deploy.yaml.
+        client: the engine.
+        toolchain: the platform's toolchain, which compiles the stand-ins.
+        store: where the stand-ins are kept.
+        limit_seconds: the run is stopped after this time.
+
+    Raises:
+        ImageError: the command fails, takes too long or prints no JSON object; has the last
+            lines of its output.
+        ToolMissingError: the engine cannot run programs of the target's machine.
+    """
+    stubs = emulation_stubs(dict(libraries(wheel)), toolchain, store)
+    console.step(f"running {' '.join(command)} in {image}")
+    with _container(client, image, command, target, stubs) as container:
+        run = _Run(container, limit_seconds)
+        status = run.follow(target.platform.machine)
+    return _answer(status, run, command)
+
+
+@contextlib.contextmanager
+def _container(
+    client: docker.DockerClient,
+    image: str,
+    command: Sequence[str],
+    target: Target,
+    stubs: Path | None,
+) -> Iterator[Container]:
+    """Create the container; remove it on every way out, Ctrl-C too."""
+    environment = _environment(client, image) if stubs is not None else {}
+    with engine_errors(f"creating a container of {image}"):
+        container = client.containers.create(
+            image,
+            list(command),
+            platform="linux/" + OCI_NAMES[target.platform.machine][0],
+            environment=environment,
+            network_mode="none",
+        )
+    try:
+        if stubs is not None:
+            # Copied, not mounted: the engine may be on another machine.
+            with engine_errors("copying the stand-in libraries"):
+                container.put_archive("/", _stub_archive(stubs))
+        yield container
+    finally:
+        try:
+            container.remove(force=True)
+        except docker.errors.APIError as error:
+            console.warn(f"the container {container.short_id} is left behind: {error}")
+
+
+def _environment(client: docker.DockerClient, image: str) -> dict[str, str]:
+    with engine_errors(f"looking for {image}"):
+        given = client.images.get(image).attrs["Config"].get("Env") or []
+    paths = [line.split("=", 1)[1] for line in given if line.startswith("LD_LIBRARY_PATH=")]
+    return {"LD_LIBRARY_PATH": ":".join([EMULATION_FOLDER, *paths])}
+
+
+def _stub_archive(stubs: Path) -> bytes:
+    out = io.BytesIO()
+    write_tar(out, Layer(stubs, prefix=EMULATION_FOLDER.lstrip("/"), plain_modes=True))
+    return out.getvalue()
+
+
+class _Run:
+    """A container's run: what it wrote, and whether it had to be stopped."""
+
+    def __init__(self, container: Container, limit_seconds: float) -> None:
+        self.stdout = b""
+        self.stderr = b""
+        self.limit_seconds = limit_seconds
+        self.expired = False
+        self._container = container
+
+    def follow(self, machine: str) -> int:
+        """Start the container, read its output to the end and return its exit status.
+
+        Raises:
+            ToolMissingError: the engine cannot run programs of `machine`.
+        """
+        timer = threading.Timer(self.limit_seconds, self._stop)
+        with engine_errors("running the smoke command"):
+            output = self._container.attach(stream=True, demux=True, logs=True)
+            try:
+                self._container.start()
+            except docker.errors.APIError as error:
+                _refuse_foreign(str(error.explanation), machine)
+                raise
+            timer.start()
+            try:
+                for out, err in output:
+                    self.stdout += out or b""
+                    self.stderr += err or b""
+                    _show(err)
+                status = int(self._container.wait()["StatusCode"])
+            finally:
+                timer.cancel()
+        if status:
+            _refuse_foreign(self.stderr.decode(errors="replace"), machine)
+        return status
+
+    def _stop(self) -> None:
+        self.expired = True
+        # It may have ended by itself in this very moment.
+        with contextlib.suppress(docker.errors.APIError):
+            self._container.kill()
+
+    def last_lines(self) -> str:
+        text = (self.stderr + self.stdout).decode(errors="replace").strip()
+        return "\n       ".join(text.splitlines()[-SHOWN_LINES:])
+
+
+def _show(err: bytes | None) -> None:
+    for line in (err or b"").decode(errors="replace").splitlines():
+        console.debug(line)
+
+
+def _refuse_foreign(text: str, machine: str) -> None:
+    if "exec format error" in text.lower():
+        raise ToolMissingError(
+            f"the Docker engine's machine cannot run {machine} programs",
+            why="no emulator is registered with its kernel (binfmt_misc)",
+            fix=EMULATION_FIX,
+        )
+
+
+def _answer(status: int, run: _Run, command: Sequence[str]) -> dict[str, Any]:
+    said = " ".join(command)
+    if run.expired:
+        raise ImageError(
+            f"the smoke command `{said}` did not end within {run.limit_seconds:.0f} seconds",
+            why=run.last_lines(),
+            fix="emulation is slow: give it more time, or make the self test smaller",
+        )
+    if status:
+        raise ImageError(
+            f"the smoke command `{said}` ended with exit status {status}", why=run.last_lines()
+        )
+    try:
+        answer = json.loads(run.stdout)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise ImageError(
+            f"the smoke command `{said}` did not print a JSON object to stdout",
+            why=run.last_lines(),
+            fix="print one JSON object to stdout, and everything else to stderr",
+        )
+    return answer

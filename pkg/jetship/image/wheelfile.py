@@ -1,0 +1,128 @@
+"""A wheel as the image stage sees it: what it is called, its pin, and how it is installed."""
+
+import email.parser
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.message import Message
+from pathlib import Path
+
+import installer
+import installer.destinations
+import installer.exceptions
+import installer.sources
+
+from jetship.errors import CheckError, ImageError
+from jetship.pin import PIN_FILE, Pin
+from jetship.store import sha256_of
+
+TARGET_PYTHON = "/usr/bin/python3"
+
+
+@dataclass(frozen=True)
+class WheelFacts:
+    """The facts that an image records about its wheel."""
+
+    file: str
+    sha256: str
+    name: str
+    version: str
+    summary: str
+    pin: Pin
+    pin_json: str
+
+
+def read_wheel(wheel: Path) -> WheelFacts:
+    """Read a wheel's metadata and pin.
+
+    Raises:
+        CheckError: it has no pin record, or one that cannot be read.
+        ImageError: the file is missing or is not a wheel.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            metadata = _metadata(archive, wheel)
+            pin = _pin(archive, wheel)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise ImageError(f"{wheel} cannot be read as a wheel", why=str(error)) from error
+    parsed = Pin.from_json(pin)
+    return WheelFacts(
+        file=wheel.name,
+        sha256=sha256_of(wheel),
+        name=metadata["Name"],
+        version=metadata["Version"],
+        summary=metadata["Summary"] or "",
+        pin=parsed,
+        pin_json=parsed.model_dump_json(),
+    )
+
+
+def libraries(wheel: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of every shared library of a wheel.
+
+    Raises:
+        ImageError: the file is missing or is not a wheel.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            for name in archive.namelist():
+                last = name.rsplit("/", 1)[-1]
+                if last.endswith(".so") or ".so." in last:
+                    yield name, archive.read(name)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise ImageError(f"{wheel} cannot be read as a wheel", why=str(error)) from error
+
+
+def install(wheel: Path, root: Path, packages: str) -> None:
+    """Install a wheel into the folder `root` as if that were the target's file system.
+
+    Nothing is run and no bytecode is compiled: the build machine's Python is another one.
+
+    Args:
+        wheel: the wheel.
+        root: an empty folder.
+        packages: where packages go on the target, without the leading slash.
+
+    Raises:
+        ImageError: the wheel is damaged, or writes outside of its folders.
+    """
+    python = packages.split("/")[-2]
+    distribution = wheel.name.split("-", 1)[0]
+    scheme = {
+        "purelib": f"/{packages}",
+        "platlib": f"/{packages}",
+        "scripts": "/usr/local/bin",
+        "headers": f"/usr/local/include/{python}/{distribution}",
+        "data": "/usr/local",
+    }
+    destination = installer.destinations.SchemeDictionaryDestination(
+        scheme, interpreter=TARGET_PYTHON, script_kind="posix", destdir=str(root)
+    )
+    try:
+        with installer.sources.WheelFile.open(wheel) as source:
+            source.validate_record()
+            installer.install(source, destination, {"INSTALLER": b"jetship\n"})
+    except (OSError, ValueError, zipfile.BadZipFile, installer.exceptions.InstallerError) as error:
+        raise ImageError(f"{wheel.name} cannot be installed", why=str(error)) from error
+
+
+def _metadata(archive: zipfile.ZipFile, wheel: Path) -> Message:
+    name = _in_dist_info(archive, "METADATA")
+    if name is None:
+        raise ImageError(f"{wheel.name} is not a wheel: it has no METADATA")
+    return email.parser.BytesParser().parsebytes(archive.read(name), headersonly=True)
+
+
+def _pin(archive: zipfile.ZipFile, wheel: Path) -> bytes:
+    name = _in_dist_info(archive, PIN_FILE)
+    if name is None:
+        raise CheckError(
+            f"{wheel.name} carries no pin record ({PIN_FILE})",
+            fix="build it with `invoke build`, which writes the record",
+        )
+    return archive.read(name)
+
+
+def _in_dist_info(archive: zipfile.ZipFile, file: str) -> str | None:
+    names = (name for name in archive.namelist() if name.count("/") == 1)
+    return next((name for name in names if name.endswith(f".dist-info/{file}")), None)
