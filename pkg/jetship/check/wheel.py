@@ -40,6 +40,10 @@ class Member:
     def file(self) -> str:
         return self.name.rpartition("/")[2]
 
+    @property
+    def is_library(self) -> bool:
+        return _named_so(self.name)
+
 
 @dataclass(frozen=True)
 class Wheel:

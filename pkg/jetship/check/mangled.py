@@ -1,0 +1,76 @@
+"""What can be read from mangled C++ names without demangling them."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from jetship import proc
+
+# A batch stays far below the limit on the length of a command line.
+_BATCH = 200
+_TORCH_NAMESPACES = ("c10", "at", "torch", "caffe2")
+
+
+def qualified_name(symbol: str) -> str | None:
+    """Return what two overloads share: "3c104cuda9SetDevice" of _ZN3c104cuda9SetDeviceEab.
+
+    None where the name is not a C++ name that a plain prefix can be read from.
+    """
+    match = re.match(r"_Z(?:T[VIST])?(?:N[rVK]*)?(?=\d)", symbol)
+    parts = _identifiers(symbol, match.end()) if match else []
+    return "".join(f"{len(part)}{part}" for part in parts) or None
+
+
+def in_torch(symbol: str) -> bool:
+    """Return whether the name lies in one of torch's own C++ namespaces."""
+    match = re.match(r"_Z(?:T[VIST])?(?:N[rVK]*)?(?=\d)", symbol)
+    parts = _identifiers(symbol, match.end()) if match else []
+    return bool(parts) and parts[0] in _TORCH_NAMESPACES
+
+
+def string_abi(symbol: str) -> str | None:
+    """Return which std::string the name speaks of: "cxx11", "pre-cxx11", or None for neither."""
+    if "7__cxx11" in symbol or "B5cxx11" in symbol:
+        return "cxx11"
+    return "pre-cxx11" if symbol.startswith("_Z") and "Ss" in _skeleton(symbol) else None
+
+
+def demangle(symbols: Iterable[str], filters: Iterable[str]) -> Mapping[str, str]:
+    """Return C++ names by mangled name, with the first of the programs `filters` that is there.
+
+    Empty where there is none: then people see the mangled names.
+    """
+    program = next((name for name in filters if proc.find(name)), None)
+    names = sorted({name for name in symbols if name.startswith("_Z")})
+    if program is None:
+        return {}
+    found: dict[str, str] = {}
+    for start in range(0, len(names), _BATCH):
+        batch = names[start : start + _BATCH]
+        done = proc.run([program, *batch])
+        lines = done.stdout.splitlines()
+        if done.ok and len(lines) == len(batch):
+            found.update(zip(batch, lines, strict=True))
+    return found
+
+
+def _identifiers(symbol: str, place: int) -> list[str]:
+    """Return the length-prefixed identifiers that follow each other from `place` on."""
+    found = []
+    while match := re.compile(r"[1-9]\d{0,3}").match(symbol, place):
+        end = match.end() + int(match[0])
+        if end > len(symbol):
+            break
+        found.append(symbol[match.end() : end])
+        place = end
+    return found
+
+
+def _skeleton(symbol: str) -> str:
+    """Return the name without its identifiers, which may hold any letters."""
+    kept, place = [], 0
+    for match in re.finditer(r"[1-9]\d{0,3}", symbol):
+        if match.start() < place:
+            continue
+        kept.append(symbol[place : match.start()])
+        place = match.end() + int(match[0])
+    return "|".join([*kept, symbol[place:]])

@@ -1,0 +1,178 @@
+"""Rules about each ELF file by itself: whole, for this machine, named right, not too new."""
+
+import re
+from collections.abc import Iterator
+
+from jetship.check.facts import Facts
+from jetship.check.findings import Finding, Grade
+from jetship.check.wheel import Member
+from jetship.elf import ElfFile, version_key
+from jetship.targets.model import Ceilings, Platform
+
+_CEILINGS = {"GLIBC": "glibc", "GLIBCXX": "glibcxx", "CXXABI": "cxxabi", "GCC": "gcc"}
+
+
+def elf(facts: Facts) -> Iterator[Finding]:
+    """Each library is a whole 64-bit little-endian shared library."""
+    for member in facts.wheel.members:
+        problem = _problem(member)
+        if problem:
+            fix = "build the wheel again; if it was copied, the copy is damaged"
+            yield Finding("elf", "fail", member.name, problem, fix=fix)
+        else:
+            yield Finding("elf", "pass", member.name, "a whole 64-bit little-endian ELF file")
+
+
+def _problem(member: Member) -> str:
+    if member.elf is None:
+        return f"it is damaged: {member.damage}"
+    if (member.elf.bits, member.elf.little_endian) != (64, True):
+        order = "little" if member.elf.little_endian else "big"
+        return f"it is a {member.elf.bits}-bit {order}-endian file"
+    if member.is_library and member.elf.type != "shared":
+        return f"it is named as a shared library and is of type {member.elf.type}"
+    if member.is_library and not member.elf.dynamic:
+        return "it has no dynamic segment, so nothing can load it"
+    return ""
+
+
+def machine(facts: Facts) -> Iterator[Finding]:
+    """Each file is for the target's machine."""
+    wanted = facts.platform.machine
+    for member in facts.wheel.members:
+        if member.elf is None:
+            continue
+        if member.elf.machine == wanted:
+            yield Finding("machine", "pass", member.name, f"built for {wanted}")
+            continue
+        yield Finding(
+            "machine",
+            "fail",
+            member.name,
+            f"it is built for {member.elf.machine}, and the target is {wanted}",
+            fix="the build used the build machine's compiler or library: look for a setup.py "
+            "that sets CC, CXX or a library folder by itself",
+        )
+
+
+def suffix(facts: Facts) -> Iterator[Finding]:
+    """The target's Python finds each extension module under its file name."""
+    for member in facts.wheel.members:
+        match = re.fullmatch(r"[^.]+\.((?:cpython|cp|pypy|graalpy|abi)[-\w]*)\.so", member.file)
+        if match is None:
+            continue
+        problem = _suffix_problem(match[1], facts.platform)
+        if problem:
+            fix = f"name it {member.file.partition('.')[0]}.{_soabi(facts.platform)}.so: the build "
+            fix += "took EXT_SUFFIX from the build machine's Python"
+            yield Finding("suffix", "fail", member.name, problem, (match[1],), fix)
+        else:
+            reason = f"the target's Python imports .{match[1]}.so"
+            yield Finding("suffix", "pass", member.name, reason)
+
+
+def _soabi(platform: Platform) -> str:
+    return f"cpython-{platform.python.abi.removeprefix('cp')}-{platform.machine}-linux-gnu"
+
+
+def _suffix_problem(tag: str, platform: Platform) -> str:
+    if tag in ("abi3", _soabi(platform)):
+        return ""
+    match = re.fullmatch(r"cpython-(\w+)-(\w+)-(.+)", tag)
+    python = platform.python.abi.removeprefix("cp")
+    if match is None:
+        return f"its suffix .{tag}.so is not one that CPython {platform.python.version} looks for"
+    wrong = [
+        f"{what} {named} instead of {wanted}"
+        for what, named, wanted in (
+            ("CPython", match[1], python),
+            ("machine", match[2], platform.machine),
+            ("system", match[3], "linux-gnu"),
+        )
+        if named != wanted
+    ]
+    return f"its suffix names {' and '.join(wrong)}, so the target's Python never finds it"
+
+
+def versions(facts: Facts) -> Iterator[Finding]:
+    """No file asks for symbol versions newer than the target's libraries define."""
+    for member, facts_of_file in facts.loadable:
+        too_new = tuple(_too_new(facts_of_file, facts))
+        if too_new:
+            yield Finding(
+                "versions",
+                "fail",
+                member.name,
+                "it was linked against newer libraries than the target has: " + "; ".join(too_new),
+                tuple(_users(facts_of_file, too_new)),
+                "build it in a sysroot that is not newer than the target",
+                grade=_grade(facts_of_file, facts),
+            )
+            continue
+        reason = _floors(facts_of_file, facts.platform.abi)
+        grade = _grade(facts_of_file, facts)
+        yield Finding("versions", "pass", member.name, reason, grade=grade)
+
+
+def _too_new(file: ElfFile, facts: Facts) -> Iterator[str]:
+    for prefix, key in _CEILINGS.items():
+        floor, ceiling = file.floor(prefix), getattr(facts.platform.abi, key)
+        if floor is not None and version_key(floor) > version_key(ceiling):
+            yield f"{prefix}_{floor} (the target has {prefix}_{ceiling})"
+    for library, asked in file.version_needs.items():
+        known = facts.libraries.libraries.get(library)
+        # The loader only warns where a library defines no versions at all.
+        if known is None or not known.elf.version_definitions:
+            continue
+        for version in sorted(set(asked) - set(known.elf.version_definitions)):
+            yield f"{version} (the target's {library} does not define it)"
+
+
+def _users(file: ElfFile, too_new: tuple[str, ...]) -> Iterator[str]:
+    named = {text.partition(" ")[0] for text in too_new}
+    for symbol in file.undefined:
+        if symbol.version in named:
+            yield f"{symbol.name}@{symbol.version}"
+
+
+def _floors(file: ElfFile, abi: Ceilings) -> str:
+    parts = [
+        f"{prefix}_{floor} of {getattr(abi, key)}"
+        for prefix, key in _CEILINGS.items()
+        if (floor := file.floor(prefix)) is not None
+    ]
+    return f"needs {', '.join(parts)}" if parts else "asks for no version of the C or C++ library"
+
+
+def _grade(file: ElfFile, facts: Facts) -> Grade:
+    known = all(name in facts.libraries.libraries for name in file.version_needs)
+    return "exact" if known and file.version_needs else "none"
+
+
+def libraries(facts: Facts) -> Iterator[Finding]:
+    """Every library that a file needs is on the target or in the wheel."""
+    for member, file in facts.loadable:
+        known = facts.libraries.libraries
+        found = tuple(name for name in file.needed if name in known)
+        for name in file.needed:
+            if name not in known:
+                yield _unknown_library(member.name, name, facts)
+        if len(found) == len(file.needed):
+            reason = f"libraries that it needs: {len(found)}, all on the target or in the wheel"
+            yield Finding("libraries", "pass", member.name, reason, found, grade="exact")
+
+
+def _unknown_library(subject: str, name: str, facts: Facts) -> Finding:
+    if name in facts.libraries.stubs:
+        reason = f"it needs {name}, and only an empty import stub of that is at hand"
+    else:
+        reason = f"it needs {name}, and nothing says that this is on the target"
+    return Finding(
+        "libraries",
+        "unknown",
+        subject,
+        reason,
+        (name,),
+        f"put {name} into the wheel, link without it, or check for a platform that has it",
+        accepted=facts.platform.accepts_unknown(name),
+    )

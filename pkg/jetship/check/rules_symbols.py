@@ -1,0 +1,144 @@
+"""The rule about symbols: whether the target's loader finds each one that a file leaves open."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jetship.check import mangled
+from jetship.check.facts import Facts
+from jetship.check.findings import Finding, Grade
+from jetship.check.libraries import Library, Scope
+from jetship.elf import Undefined
+
+# Which of torch's CUDA libraries defines the names that begin so.
+_CUDA_OWNERS = {"c10_cuda": ("3c104cuda",), "torch_cuda": ("2at4cuda", "5torch4cuda")}
+_CUDA_LIBRARIES = tuple(f"lib{name}.so" for name in _CUDA_OWNERS)
+
+
+@dataclass(frozen=True)
+class _Open:
+    """A symbol that no library at hand defines, and what is known about it."""
+
+    symbol: Undefined
+    kind: str  # "abi", "missing", "unknown", or "accepted"
+    hint: str = ""
+
+    def __str__(self) -> str:
+        name, version = self.symbol.name, self.symbol.version
+        return (f"{name}@{version}" if version else name) + self.hint
+
+
+_SENTENCES = {
+    "abi": "it was compiled with the other C++ ABI (std::string) than the target's torch",
+    "missing": "{count} that it leaves open are in no library that is loaded with it",
+    "unknown": "where {count} come from cannot be told without {libraries}",
+    "accepted": "{count} come from libraries that this platform lacks: {libraries}",
+}
+_FIXES = {
+    "abi": "compile it with -D_GLIBCXX_USE_CXX11_ABI={abi}, C++ and CUDA files alike, "
+    "as `invoke build` does",
+    "missing": "build it against torch {torch}, and link it with the libraries that define them",
+    "unknown": "put these libraries into the wheel, or check for a platform that has them",
+    "accepted": "nothing to do here; on a device these libraries have to be there",
+}
+
+
+def symbols(facts: Facts) -> Iterator[Finding]:
+    """Every symbol that a file leaves open is in a library that is loaded with it."""
+    for member, file in facts.loadable:
+        scope = facts.libraries.scope(file)
+        wanted = [symbol for symbol in file.undefined if not symbol.weak]
+        owners = [(symbol, scope.find(symbol)) for symbol in wanted]
+        opens = [_classify(symbol, scope, facts) for symbol, owner in owners if owner is None]
+        found = [owner for _, owner in owners if owner is not None]
+        if not opens:
+            reason = f"{_symbols(len(found))} that it leaves open: all found on the target"
+            yield Finding("symbols", "pass", member.name, reason, grade=_grade(found))
+        for kind in _SENTENCES:
+            rows = [row for row in opens if row.kind == kind]
+            if rows:
+                yield _finding(member.name, kind, rows, scope, facts)
+
+
+def _grade(found: list[Library]) -> Grade:
+    if not found:
+        return "none"
+    return "exact" if all(library.grade == "exact" for library in found) else "derived"
+
+
+def _finding(subject: str, kind: str, rows: list[_Open], scope: Scope, facts: Facts) -> Finding:
+    torch = facts.platform.torch
+    values = {
+        "count": _symbols(len(rows)),
+        "libraries": ", ".join(scope.untabled),
+        "torch": torch.version,
+        "abi": int(torch.cxx11_abi),
+    }
+    whys = [facts.platform.accepts_unknown(name) for name in scope.untabled]
+    return Finding(
+        "symbols",
+        "fail" if kind in ("abi", "missing") else "unknown",
+        subject,
+        _SENTENCES[kind].format(**values),
+        tuple(sorted(map(str, rows))),
+        _FIXES[kind].format(**values),
+        accepted=next((why for why in whys if why), None) if kind == "accepted" else None,
+    )
+
+
+def _symbols(count: int) -> str:
+    return "1 symbol" if count == 1 else f"{count} symbols"
+
+
+def _classify(symbol: Undefined, scope: Scope, facts: Facts) -> _Open:
+    """Say what an unresolved symbol means; an unknown is never more than that."""
+    abi = mangled.string_abi(symbol.name)
+    have = "cxx11" if facts.platform.torch.cxx11_abi else "pre-cxx11"
+    near, owner = _near(symbol.name, scope)
+    if abi and mangled.in_torch(symbol.name) and abi != have:
+        return _Open(symbol, "abi", f"; {owner} has {near}" if near else "")
+    if near and {abi, mangled.string_abi(near)} == {"cxx11", "pre-cxx11"}:
+        return _Open(symbol, "abi", f"; {owner} has {near}")
+    kind = _kind(symbol, scope, facts)
+    if kind == "accepted":
+        return _Open(symbol, kind)
+    if near:
+        return _Open(symbol, kind, f"; {owner} has another one of that name: {near}")
+    elsewhere = [
+        library.soname for library in facts.libraries.libraries.values() if library.answers(symbol)
+    ]
+    hint = f"; {elsewhere[0]} has it, but the file does not need that" if elsewhere else ""
+    return _Open(symbol, kind, hint)
+
+
+def _kind(symbol: Undefined, scope: Scope, facts: Facts) -> str:
+    if not scope.untabled or symbol.library in {library.soname for library in scope.libraries}:
+        return "missing"
+    if symbol.library is not None:
+        return "unknown"
+    absent_cuda = [name for name in scope.untabled if name in _CUDA_LIBRARIES]
+    if absent_cuda and _is_cuda_name(symbol.name):
+        accepted = all(facts.platform.accepts_unknown(name) for name in absent_cuda)
+        return "accepted" if accepted else "unknown"
+    # A name that torch's CUDA libraries do not define has to come from another one.
+    return "unknown" if len(absent_cuda) < len(scope.untabled) else "missing"
+
+
+def _is_cuda_name(name: str) -> bool:
+    qualified = mangled.qualified_name(name) or ""
+    return any(qualified.startswith(prefixes) for prefixes in _CUDA_OWNERS.values())
+
+
+def _near(name: str, scope: Scope) -> tuple[str, str]:
+    """Return a symbol of the same C++ name but another signature, and its library."""
+    qualified = mangled.qualified_name(name)
+    if qualified is None:
+        return "", ""
+    found = [
+        (export, library.soname)
+        for library in scope.libraries
+        for export in library.elf.exports
+        if qualified in export and mangled.qualified_name(export) == qualified
+    ]
+    # The other ABI's twin explains more than just another overload.
+    abi = mangled.string_abi(name)
+    return min(found, key=lambda row: mangled.string_abi(row[0]) in (None, abi), default=("", ""))
