@@ -52,8 +52,8 @@ cudaError_t launch(const void* x, void* y, int64_t n, cudaStream_t stream) {
 
 template <class Type>
 cudaError_t launch_form(const void* x, void* y, int64_t n, int form, cudaStream_t stream) {
-  if (form == JETOPS_GELU_ERF) return launch<Type, jetops::GeluErf>(x, y, n, stream);
-  if (form == JETOPS_GELU_TANH) return launch<Type, jetops::GeluTanh>(x, y, n, stream);
+  if (form == JETOPS_GELU_ERF) return launch<Type, typename Type::Erf>(x, y, n, stream);
+  if (form == JETOPS_GELU_TANH) return launch<Type, typename Type::Tanh>(x, y, n, stream);
   return cudaErrorInvalidValue;
 }
 

@@ -13,12 +13,18 @@ from jetops import _load
 
 
 def run_python(code, path=None):
+    """Run elsewhere than here: from inside csrc/ the source folder would be imported."""
     env = dict(os.environ)
     if path is not None:
         env["PYTHONPATH"] = str(path)
     command = [sys.executable, "-c", code]
     return subprocess.run(
-        command, check=False, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command,
+        check=False,
+        cwd=os.path.dirname(__file__),
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
 
 
