@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+stdout = Console(highlight=False)
 
 
 def step(message: str) -> None:
@@ -34,6 +35,11 @@ def debug(message: str) -> None:
     """Show a command line, when JETSHIP_VERBOSE is set."""
     if os.environ.get("JETSHIP_VERBOSE"):
         stderr.print(f"[dim]{_plain(message)}[/dim]")
+
+
+def text(lines: str) -> None:
+    """Show a text as it is, line by line."""
+    stderr.print(lines, markup=False)
 
 
 def emit_json(document: Any) -> None:

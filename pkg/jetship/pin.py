@@ -1,5 +1,7 @@
 """The pin: the ABI record that a wheel carries as `jetship.json` in its .dist-info."""
 
+import zipfile
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import ValidationError
@@ -83,3 +85,21 @@ class Pin(Strict):
     def to_json(self) -> bytes:
         """Return the record as UTF-8 JSON, the same bytes for the same record."""
         return (self.model_dump_json(indent=2) + "\n").encode()
+
+
+def pin_of(wheel: Path) -> Pin | None:
+    """Return a wheel's pin record, or None where it carries none.
+
+    Raises:
+        CheckError: the file is missing, is not a zip archive, or its record is damaged.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            names = [name for name in archive.namelist() if name.endswith(f".dist-info/{PIN_FILE}")]
+            return Pin.from_json(archive.read(names[0])) if names else None
+    except (OSError, zipfile.BadZipFile, ValueError) as error:
+        raise CheckError(
+            f"{wheel} is not a wheel that can be read",
+            why=str(error),
+            fix="name a .whl file; a damaged one has to be built or copied again",
+        ) from error

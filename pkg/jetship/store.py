@@ -142,14 +142,21 @@ class Store:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
+    def _tree_path(self, name: str, digest: str) -> Path:
+        return self.root / "trees" / f"{name}-{digest[:16]}"
+
+    def has_tree(self, name: str, digest: str) -> bool:
+        """Return whether the folder was made before."""
+        return self._tree_path(name, digest).is_dir()
+
     def tree(self, name: str, digest: str, make: Callable[[Path], None]) -> Path:
         """Return the folder `name` for `digest`, making it first where it is missing.
 
         `make` fills an empty folder; only when it returns is the folder published, so a
         killed process or a full disk leaves nothing that would be used.
         """
-        key = f"{name}-{digest[:16]}"
-        final = self.root / "trees" / key
+        final = self._tree_path(name, digest)
+        key = final.name
         if final.is_dir():
             return final
         with self.locked(key):

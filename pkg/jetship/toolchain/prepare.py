@@ -54,6 +54,12 @@ def prepare(platform: Platform, store: Store) -> Toolchain:
     return Toolchain(platform, store.tree(f"toolchain-{platform.name}", digest, make))
 
 
+def is_prepared(platform: Platform, store: Store) -> bool:
+    """Return whether `prepare` would find its work done."""
+    digest = _digest(platform, read_lock(platform), TOOLCHAIN_PACKAGES + TOOLCHAIN_WHEELS)
+    return store.has_tree(f"toolchain-{platform.name}", digest)
+
+
 def prepare_runtime(platform: Platform, store: Store) -> Path:
     """Return a folder with what the platform's base image holds, making it where it is missing.
 

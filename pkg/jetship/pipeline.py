@@ -1,0 +1,101 @@
+"""The stages in order: target, toolchain, wheel, report. A failing wheel goes no further."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jetship import console
+from jetship.build.api import BuiltWheel, build_project
+from jetship.build.project import Project
+from jetship.check.api import check_wheel
+from jetship.check.findings import Report
+from jetship.check.libraries import TargetLibraries
+from jetship.errors import CheckError, ConfigError, JetshipError
+from jetship.pin import pin_of
+from jetship.store import Store
+from jetship.targets.catalog import Catalog
+from jetship.targets.model import Target, parse_target_id
+from jetship.targets.resolve import DEFAULT_PLATFORM, resolve
+from jetship.toolchain.prepare import prepare
+
+REJECTED = "rejected"
+
+
+@dataclass(frozen=True)
+class Produced:
+    """What came of one target: a checked wheel, or the error that ended it."""
+
+    target: Target
+    wheel: BuiltWheel | None = None
+    report: Report | None = None
+    error: JetshipError | None = None
+
+
+def produce(
+    project: Project, targets: Sequence[Target], store: Store, dist: Path
+) -> list[Produced]:
+    """Build and check a project for every target; one that fails does not stop the rest.
+
+    A wheel that passes its check is in `dist`; one that does not is in `dist`/rejected, for
+    inspection.
+    """
+    results = []
+    for target in targets:
+        try:
+            results.append(_produce(project, target, store, dist))
+        except JetshipError as error:
+            if len(targets) > 1:
+                console.error(f"{target.id}: {error}")
+            results.append(Produced(target, error=error))
+    return results
+
+
+def _produce(project: Project, target: Target, store: Store, dist: Path) -> Produced:
+    toolchain = prepare(target.platform, store)
+    staging = dist / ".staging" / target.id
+    logs = dist / "logs"
+    built = build_project(project, target, toolchain, store=store, out=staging, logs=logs)
+    console.step(f"checking {built.path.name}")
+    report = check_wheel(built.path, target, TargetLibraries.of(toolchain))
+    accepted = report.outcome == "pass"
+    final = (dist if accepted else dist / REJECTED) / built.path.name
+    final.parent.mkdir(parents=True, exist_ok=True)
+    built.path.replace(final)
+    wheel = BuiltWheel(final, built.sha256, target, built.log, built.seconds)
+    error = None if accepted else CheckError(
+        f"{final.name} does not fit {target.id}" if report.outcome == "fail"
+        else f"it cannot be told whether {final.name} fits {target.id}",
+        fix=f"see the findings above; the wheel is in {final.parent} for inspection",
+    )  # fmt: skip
+    return Produced(target, wheel, report, error)
+
+
+def check(wheel: Path, target: Target, store: Store) -> Report:
+    """Check one wheel against a target.
+
+    Raises:
+        CheckError: the file is not a wheel.
+        DownloadError, ToolMissingError: the target's libraries cannot be had.
+    """
+    libraries = TargetLibraries.of(prepare(target.platform, store))
+    return check_wheel(wheel, target, libraries)
+
+
+def target_of(wheel: Path, catalog: Catalog, *, arch: str, platform: str) -> Target:
+    """Return the target to check a wheel against: what was asked for, or what it was built for.
+
+    Raises:
+        ConfigError: nothing was asked for and the wheel has no pin record, or the request is
+            not a target.
+        CheckError: the file is not a wheel.
+    """
+    if arch:
+        return resolve(catalog, arch=arch, platform=platform or DEFAULT_PLATFORM, fat=True)[0]
+    pin = pin_of(wheel)
+    if pin is None:
+        raise ConfigError(
+            f"{wheel.name} does not say what it was built for (it has no jetship.json)",
+            fix="name a target: --arch 6.2 --platform debian-12",
+        )
+    code, name = parse_target_id(pin.target)
+    return Target(code, catalog.platform(platform or name))

@@ -1,0 +1,105 @@
+"""What every task shares: errors become exit codes, and paths may be given in any number."""
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn, cast
+
+from invoke.exceptions import Exit
+from invoke.parser.argument import Argument
+from invoke.tasks import Task, task
+
+from jetship import console
+from jetship.errors import INTERRUPTED_EXIT_CODE, JetshipError
+
+
+class Reported(Exception):  # noqa: N818 - it wraps an error that the JSON on stdout has told
+    """An error that the task's JSON document already holds; only its exit code is left."""
+
+    def __init__(self, error: JetshipError) -> None:
+        self.error = error
+        super().__init__(str(error))
+
+
+def command(*, paths: str = "", **options: Any) -> Callable[[Callable[..., None]], "Task[Any]"]:
+    """Make an invoke task of a function that may raise `JetshipError`.
+
+    Args:
+        paths: the parameter that takes all positional arguments, as a list.
+        options: passed on to `invoke.task`.
+    """
+
+    def decorate(function: Callable[..., None]) -> "Task[Any]":
+        @functools.wraps(function)
+        def guarded(*args: Any, **kwargs: Any) -> None:
+            try:
+                function(*args, **kwargs)
+            except JetshipError as error:
+                _leave(error, as_json=bool(kwargs.get("json")))
+            except Reported as told:
+                _leave(told.error, as_json=False)
+            except KeyboardInterrupt:
+                console.error("interrupted; nothing half-written is left")
+                raise Exit(code=INTERRUPTED_EXIT_CODE) from None
+
+        if paths:
+            return cast("Task[Any]", task(guarded, klass=_PathsTask, positional=[paths], **options))
+        return cast("Task[Any]", task(guarded, **options))
+
+    return decorate
+
+
+def _leave(error: JetshipError, *, as_json: bool) -> NoReturn:
+    console.error(str(error))
+    if as_json:
+        body = {
+            "what": error.what,
+            "why": error.why,
+            "fix": error.fix,
+            "exit_code": error.exit_code,
+        }
+        console.emit_json({"error": body})
+    raise Exit(code=error.exit_code) from None
+
+
+class _Paths(Argument):
+    """A positional argument of any number of tokens.
+
+    invoke gives a positional argument one token, and takes the next for a task's name. While
+    the command line is read, an argument whose value is None is given the next token; when it
+    ends, one whose value is None is complained about. So the value has to depend on who asks.
+    """
+
+    def __init__(self, original: Argument) -> None:
+        super().__init__(names=original.names, kind=str, help=original.help, positional=True)
+        self.collected: list[str] = []
+
+    @property
+    def value(self) -> list[str] | None:
+        """The tokens so far, when the reading is over; None as long as more may come."""
+        callers = _names_of_callers()
+        reading_over = "complete_context" in callers or "as_kwargs" in callers
+        return self.collected if reading_over else None
+
+    @value.setter
+    def value(self, token: str) -> None:
+        self.collected.append(token)
+
+
+def _names_of_callers() -> set[str]:
+    """Return the names of the functions that asked: as far up as invoke's parser goes."""
+    frame, names = sys._getframe(2), set()  # noqa: SLF001
+    for _ in range(3):
+        names.add(frame.f_code.co_name)
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return names
+
+
+class _PathsTask(Task[Any]):
+    """A task whose positional argument takes any number of paths."""
+
+    def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:  # noqa: FBT001
+        arguments = super().get_arguments(ignore_unknown_help)
+        return [_Paths(one) if one.positional else one for one in arguments]

@@ -1,0 +1,211 @@
+"""The tasks `image`, `smoke` and `matrix`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from invoke.context import Context
+
+import docker
+from jetship import console, pipeline
+from jetship.errors import CheckError, ConfigError, ImageError, NothingSelectedError
+from jetship.image.base import base_image
+from jetship.image.build import build_image, image_tag
+from jetship.image.engine import architecture_of, connect
+from jetship.image.runline import run_lines
+from jetship.image.smoke import smoke as run_smoke
+from jetship.image.wheelfile import read_wheel
+from jetship.store import Store, default_root
+from jetship.targets.catalog import Catalog
+from jetship.targets.deployment import Deployment, load_deployment
+from jetship.targets.deployment import matrix as github_matrix
+from jetship.targets.model import Target
+from jetship.tasks.command import command
+from jetship.tasks.request import (
+    ARCH_HELP,
+    DEPLOY_FILE,
+    DEPLOY_HELP,
+    DIST_HELP,
+    FAT_HELP,
+    JSON_HELP,
+    PLATFORM_HELP,
+    deployment_of,
+    targets_of,
+    wheel_for,
+)
+from jetship.toolchain.prepare import prepare, prepare_runtime
+
+OPTIONS_HELP = {
+    "arch": ARCH_HELP + " (default: the targets of deploy.yaml)",
+    "platform": PLATFORM_HELP,
+    "fat": FAT_HELP,
+    "wheel": "the wheel (default: the one in dist/ that was built for the target)",
+    "deploy": DEPLOY_HELP,
+    "dist": DIST_HELP,
+    "json": JSON_HELP,
+}
+
+
+@command(help=OPTIONS_HELP)
+def image(
+    _: Context,
+    *,
+    arch: str | None = None,
+    platform: str = "",
+    fat: bool = False,
+    wheel: str = "",
+    deploy: str = str(DEPLOY_FILE),
+    dist: str = "dist",
+    json: bool = False,
+) -> None:
+    """Put a checked wheel into a container image for its board.
+
+    On the platform's base image come only files and labels, so nothing is run under emulation.
+    A wheel whose check is not all pass is refused. Prints the `docker run` line for each board
+    of the arch, with the device nodes of its L4T.
+
+        invoke image --arch 6.2
+    """
+    catalog = Catalog.load()
+    targets = targets_of(catalog, arch=arch, platform=platform, fat=fat, deploy=deploy)
+    chosen = [(target, wheel_for(target, given=wheel, dist=dist)) for target in targets]
+    deployment = _deployment(catalog, deploy)
+    client = connect()
+    rows = [_assemble(catalog, target, path, deployment, client) for target, path in chosen]
+    if json:
+        console.emit_json({"images": rows})
+        return
+    for row in rows:
+        console.note(f"{row['image']} ({row['architecture']})")
+        for line in row["run"]:
+            console.note(f"{line['title']}:" + (f" {line['note']}" if line["note"] else ""))
+            console.emit(line["line"])
+
+
+def _assemble(
+    catalog: Catalog,
+    target: Target,
+    wheel: Path,
+    deployment: Deployment,
+    client: docker.DockerClient,
+) -> dict[str, Any]:
+    store = Store(default_root())
+    report = pipeline.check(wheel, target, store)
+    if report.outcome != "pass":
+        raise CheckError(
+            f"{wheel.name} is refused: its check says {report.outcome}",
+            fix=f"see `invoke check {wheel}`",
+        )
+    runtime = prepare_runtime(target.platform, store)
+    base = base_image(
+        platform=target.platform,
+        rootfs=runtime / "rootfs",
+        site_packages=runtime / "site-packages",
+        store=store,
+        client=client,
+    )
+    made = build_image(
+        wheel=wheel,
+        target=target,
+        base=base,
+        repository=deployment.image.repository,
+        report=report,
+        client=client,
+    )
+    lines = run_lines(
+        target=target, image=made.tag, catalog=catalog, command=deployment.image.smoke
+    )
+    return {
+        "target": target.id,
+        "wheel": str(wheel),
+        "image": made.tag,
+        "id": made.id,
+        "architecture": made.architecture,
+        "run": [{"title": row.title, "line": row.line, "note": row.note} for row in lines],
+    }
+
+
+def _deployment(catalog: Catalog, deploy: str) -> Deployment:
+    found = deployment_of(catalog, deploy)
+    if found is None:
+        raise ConfigError(
+            f"{deploy} does not exist, and the image's name and smoke command are in it",
+            fix="write one; jetship's own deploy.yaml is an example with comments",
+        )
+    return found
+
+
+@command(help=OPTIONS_HELP)
+def smoke(
+    _: Context,
+    *,
+    arch: str | None = None,
+    platform: str = "",
+    fat: bool = False,
+    wheel: str = "",
+    deploy: str = str(DEPLOY_FILE),
+    dist: str = "dist",
+    json: bool = False,
+) -> None:
+    """Run the image under emulation and compare its operators with their reference.
+
+    Runs the `smoke` command of deploy.yaml in the image, on this machine, and prints the JSON
+    that it answers. Exit status 0 only if it says that all agree.
+
+        invoke image --arch 6.2 && invoke smoke --arch 6.2
+    """
+    catalog = Catalog.load()
+    store = Store(default_root())
+    targets = targets_of(catalog, arch=arch, platform=platform, fat=fat, deploy=deploy)
+    deployment = _deployment(catalog, deploy)
+    client = connect()
+    answers = {}
+    for target in targets:
+        path = wheel_for(target, given=wheel, dist=dist)
+        answers[target.id] = run_smoke(
+            target=target,
+            image=_image_of(path, target, deployment, client),
+            wheel=path,
+            command=deployment.image.smoke,
+            client=client,
+            toolchain=prepare(target.platform, store),
+            store=store,
+        )
+    console.emit_json(answers if json or len(answers) > 1 else next(iter(answers.values())))
+    wrong = [name for name, answer in answers.items() if answer.get("ok") is not True]
+    if wrong:
+        raise ImageError(
+            f"the smoke run of {', '.join(wrong)} does not say that all agrees",
+            fix="see its JSON above: `ok` must be true",
+        )
+
+
+def _image_of(
+    wheel: Path, target: Target, deployment: Deployment, client: docker.DockerClient
+) -> str:
+    """Return the name of the wheel's image, which must have been made."""
+    tag = image_tag(deployment.image.repository, read_wheel(wheel), target)
+    if architecture_of(client, tag) is None:
+        raise NothingSelectedError(
+            f"the engine has no image {tag}",
+            fix=f"invoke image --arch '{target.arch_list}' --platform {target.platform.name}",
+        )
+    return tag
+
+
+@command(
+    help={
+        "format": "github: the JSON that `strategy.matrix: ${{ fromJSON(...) }}` takes",
+        "deploy": DEPLOY_HELP,
+    }
+)
+def matrix(_: Context, *, format: str = "github", deploy: str = str(DEPLOY_FILE)) -> None:  # noqa: A002
+    """Print the targets of deploy.yaml as a CI matrix, one entry a target.
+
+    invoke matrix --format github
+    """
+    if format != "github":
+        raise ConfigError(f"matrix format {format!r} is not known", fix="--format github")
+    catalog = Catalog.load()
+    targets = load_deployment(Path(deploy), catalog).resolve_targets(catalog)
+    console.emit(json.dumps(github_matrix(targets)))

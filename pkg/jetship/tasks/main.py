@@ -1,0 +1,17 @@
+"""The namespace of tasks, for `invoke` (through tasks.py) and for the `jetship` command."""
+
+from invoke.collection import Collection
+from invoke.program import Program
+
+import jetship
+from jetship.tasks.images import image, matrix, smoke
+from jetship.tasks.machine import doctor, lock, targets
+from jetship.tasks.wheels import build, check
+
+
+def namespace() -> Collection:
+    """Return jetship's tasks as an invoke namespace; a repository may add its own."""
+    return Collection(build, check, image, smoke, matrix, targets, doctor, lock)
+
+
+program = Program(name="jetship", version=jetship.__version__, namespace=namespace())

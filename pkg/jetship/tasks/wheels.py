@@ -1,0 +1,185 @@
+"""The tasks `build` and `check`."""
+
+from pathlib import Path
+from typing import Any
+
+from invoke.context import Context
+
+from jetship import console, pipeline
+from jetship.build.project import open_project
+from jetship.check.api import render
+from jetship.errors import CheckError, NothingSelectedError
+from jetship.pipeline import Produced
+from jetship.store import Store, default_root
+from jetship.targets.catalog import Catalog
+from jetship.targets.model import Target
+from jetship.tasks.command import Reported, command
+from jetship.tasks.request import (
+    ARCH_HELP,
+    DEPLOY_FILE,
+    DEPLOY_HELP,
+    DIST_HELP,
+    FAT_HELP,
+    JSON_HELP,
+    PLATFORM_HELP,
+    project_folder,
+    targets_of,
+)
+from jetship.toolchain.prepare import is_prepared
+
+
+@command(
+    help={
+        "arch": ARCH_HELP + " (default: the targets of deploy.yaml)",
+        "platform": PLATFORM_HELP,
+        "project": "folder of a setuptools project (default: deploy.yaml's, or this folder)",
+        "fat": FAT_HELP,
+        "deploy": DEPLOY_HELP,
+        "dist": DIST_HELP,
+        "dry": "print what would be built, and build nothing",
+        "json": JSON_HELP,
+    }
+)
+def build(
+    _: Context,
+    *,
+    arch: str | None = None,
+    platform: str = "",
+    project: str = "",
+    fat: bool = False,
+    deploy: str = str(DEPLOY_FILE),
+    dist: str = "dist",
+    dry: bool = False,
+    json: bool = False,
+) -> None:
+    """Cross-build a checked wheel for each arch.
+
+    The project's C++ and CUDA are compiled here for the target's GPU, Python, torch and glibc.
+    Nothing is emulated, and no torch needs to be installed. The wheel is checked against the
+    target; only one that passes lands in dist/.
+
+        invoke build --arch 6.2
+        invoke build --arch 6.2,7.2 --project ~/my_ops
+        invoke build --arch '7.2+PTX' --dry
+    """
+    catalog = Catalog.load()
+    targets = targets_of(catalog, arch=arch, platform=platform, fat=fat, deploy=deploy)
+    opened = open_project(project_folder(catalog, project, deploy))
+    if dry:
+        _print_plan(targets, opened.folder, json=json)
+        return
+    _announce(catalog, targets)
+    results = pipeline.produce(opened, targets, Store(default_root()), Path(dist))
+    if json:
+        console.emit_json({"wheels": [_as_json(result) for result in results]})
+    else:
+        _print_wheels(results)
+    failed = next((result.error for result in results if result.error), None)
+    if failed is not None:
+        raise Reported(failed) if json else failed
+
+
+def _announce(catalog: Catalog, targets: tuple[Target, ...]) -> None:
+    """Say, once a platform, what its wheels are for and which boards need another one."""
+    for notice in dict.fromkeys(target.platform.notice for target in targets):
+        if notice:
+            console.warn(notice)
+    for target in targets:
+        if target.platform.kind == "emulation":
+            for code in target.code:
+                for board in catalog.boards_of(code.arch):
+                    console.note(f"{board.title} ({code.arch}) itself runs {board.newest}")
+
+
+def _print_plan(targets: tuple[Target, ...], folder: Path, *, json: bool) -> None:
+    store = Store(default_root())
+    plan = [
+        {
+            "target": target.id,
+            "project": str(folder),
+            "arch_list": target.arch_list,
+            "platform": target.platform.name,
+            "cuda": target.platform.cuda.version,
+            "torch": target.platform.torch.version,
+            "python": target.platform.python.version,
+            "local_version": target.local_version,
+            "toolchain_ready": is_prepared(target.platform, store),
+        }
+        for target in targets
+    ]
+    if json:
+        console.emit_json({"plan": plan})
+        return
+    for row in plan:
+        ready = "toolchain is ready" if row["toolchain_ready"] else "toolchain will be downloaded"
+        console.emit(
+            f"{row['target']}: {row['project']} with TORCH_CUDA_ARCH_LIST={row['arch_list']}, "
+            f"CUDA {row['cuda']}, torch {row['torch']}, Python {row['python']} -> "
+            f"+{row['local_version']} ({ready})"
+        )
+
+
+def _as_json(result: Produced) -> dict[str, Any]:
+    wheel = result.wheel
+    return {
+        "target": result.target.id,
+        "wheel": str(wheel.path) if wheel else None,
+        "sha256": wheel.sha256 if wheel else None,
+        "seconds": round(wheel.seconds, 1) if wheel else None,
+        "log": str(wheel.log) if wheel else None,
+        "outcome": result.report.outcome if result.report else None,
+        "report": result.report.to_json() if result.report else None,
+        "error": str(result.error) if result.error else None,
+    }
+
+
+def _print_wheels(results: list[Produced]) -> None:
+    for result in results:
+        if result.report is not None:
+            console.text(render(result.report))
+        if result.wheel and not result.error:
+            size = result.wheel.path.stat().st_size / 1024
+            console.note(f"{size:.0f} KiB, built in {result.wheel.seconds:.0f} s, checked")
+            console.emit(str(result.wheel.path))
+
+
+@command(
+    paths="wheels",
+    help={
+        "wheels": "the wheels to check",
+        "arch": "check against this arch instead of the one that the wheel was built for",
+        "platform": "check against this platform instead of the one that the wheel was built for",
+        "json": JSON_HELP,
+    },
+)
+def check(
+    _: Context, *, wheels: list[str], arch: str = "", platform: str = "", json: bool = False
+) -> None:
+    """Prove that wheels will load and run on their target, without it.
+
+    Reads the ELF files, the device code and the metadata of each wheel, and looks up every
+    symbol that it needs in the target's own libraries. Exit status 0 if all pass, 7 if any
+    fails or cannot be told.
+
+        invoke check dist/*.whl
+        invoke check some.whl --arch 7.2 --platform debian-12
+    """
+    if not wheels:
+        raise NothingSelectedError("no wheel was named", fix="invoke check dist/*.whl")
+    catalog = Catalog.load()
+    store = Store(default_root())
+    reports = []
+    for path in map(Path, wheels):
+        target = pipeline.target_of(path, catalog, arch=arch, platform=platform)
+        reports.append(pipeline.check(path, target, store))
+    if json:
+        console.emit_json({"reports": [report.to_json() for report in reports]})
+    else:
+        console.emit("\n\n".join(render(report) for report in reports))
+    rejected = [report for report in reports if report.outcome != "pass"]
+    if rejected:
+        error = CheckError(
+            f"{len(rejected)} of {len(reports)} wheels did not pass",
+            fix="see the findings; each failure says what to do",
+        )
+        raise Reported(error) if json else error
