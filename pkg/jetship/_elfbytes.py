@@ -46,7 +46,7 @@ def sections_of(data: Data) -> tuple[Section, ...]:
     if size != 64 or names_at >= count:
         raise ElfError("its section table is damaged")
     # Name, type, flags, address, offset, size; types 0 and 8 have no bytes in the file.
-    rows = [unpack("<IIQQQQ", data, start + 64 * index) for index in range(count)]
+    rows = list(struct.iter_unpack("<IIQQQQ24x", cut(data, start, 64 * count)))
     names = cut(data, rows[names_at][4], rows[names_at][5])
     rows = [row for row in rows if row[1] not in (0, 8)]
     sections = tuple(Section(text(names, row[0]), row[4], row[5]) for row in rows)

@@ -61,11 +61,13 @@ class Tables:
         if count and size != 56:
             raise ElfError("its program header table is damaged")
         # Type, flags, offset, address, physical address, size in the file.
-        rows = [unpack("<IIQQQQ", data, start + 56 * index) for index in range(count)]
+        rows = list(struct.iter_unpack("<IIQQQQ16x", cut(data, start, 56 * count)))
         dynamic = next((row for row in rows if row[0] == 2), None)
         if dynamic is None:
             return None
         loads = tuple((row[3], row[2], row[5]) for row in rows if row[0] == 1)
+        if any(offset + size > len(data) for _, offset, size in loads):
+            raise ElfError("it is cut off: a segment that the loader maps lies outside of it")
         body = cut(data, dynamic[2], dynamic[5] // 16 * 16)
         entries = []
         for tag, value in struct.iter_unpack("<QQ", body):

@@ -5,7 +5,7 @@ There is no cache on disk: the tables of a whole sysroot and torch are read in a
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -49,8 +49,9 @@ class Scope:
 
 @dataclass(frozen=True)
 class TargetLibraries:
-    """The libraries of a target by soname; `stubs` names those that only look like libraries.
+    """The libraries of a target by soname.
 
+    `stubs` names those that only look like libraries, `own` those that only the wheel brings.
     `interpreter` is the soname (or file name) under which the table of Python itself stands:
     extension modules take its symbols from the running program.
     """
@@ -58,6 +59,7 @@ class TargetLibraries:
     libraries: Mapping[str, Library] = field(default_factory=dict)
     stubs: frozenset[str] = frozenset()
     interpreter: str | None = None
+    own: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, toolchain: Toolchain) -> Self:
@@ -81,7 +83,8 @@ class TargetLibraries:
     def with_wheel(self, members: Iterable[tuple[str, ElfFile]]) -> Self:
         """Return these libraries and those that the wheel itself brings, by file name."""
         own = {elf.soname or name: Library(elf.soname or name, elf) for name, elf in members}
-        return type(self)({**self.libraries, **own}, self.stubs, self.interpreter)
+        added = frozenset(own) - frozenset(self.libraries)
+        return replace(self, libraries={**self.libraries, **own}, own=added)
 
     def scope(self, elf: ElfFile) -> Scope:
         """Return all that is loaded with `elf`: what it needs, what that needs, and Python."""

@@ -1,5 +1,6 @@
 """Rules about each ELF file by itself: whole, for this machine, named right, not too new."""
 
+import posixpath
 import re
 from collections.abc import Iterator
 
@@ -153,13 +154,34 @@ def libraries(facts: Facts) -> Iterator[Finding]:
     """Every library that a file needs is on the target or in the wheel."""
     for member, file in facts.loadable:
         known = facts.libraries.libraries
-        found = tuple(name for name in file.needed if name in known)
-        for name in file.needed:
-            if name not in known:
-                yield _unknown_library(member.name, name, facts)
-        if len(found) == len(file.needed):
-            reason = f"libraries that it needs: {len(found)}, all on the target or in the wheel"
-            yield Finding("libraries", "pass", member.name, reason, found, grade="exact")
+        astray = [name for name in file.needed if _astray(name, member, file, facts)]
+        absent = [name for name in file.needed if name not in known]
+        for name in absent:
+            yield _unknown_library(member.name, name, facts)
+        if astray:
+            reason = f"no RPATH of it leads to {', '.join(astray)}, which the wheel brings along"
+            fix = "link it with -Wl,-rpath,'$ORIGIN/<the way to that folder>'"
+            yield Finding("libraries", "unknown", member.name, reason, tuple(astray), fix)
+        if not absent and not astray:
+            reason = f"libraries that it needs: {len(file.needed)}, all on the target or brought"
+            yield Finding("libraries", "pass", member.name, reason, file.needed, grade="exact")
+
+
+def _astray(name: str, member: Member, file: ElfFile, facts: Facts) -> bool:
+    """Say whether only the wheel has the library, and the loader is not told where."""
+    if name not in facts.libraries.own:
+        return False
+    folder = posixpath.dirname(member.name)
+    places = {
+        posixpath.normpath(entry.replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", f"./{folder}"))
+        for entry in (file.runpath or file.rpath or "").split(":")
+    }
+    homes = {
+        posixpath.normpath(f"./{posixpath.dirname(other.name)}")
+        for other, elf in facts.wheel.readable
+        if (elf.soname or other.file) == name
+    }
+    return not places & homes
 
 
 def _unknown_library(subject: str, name: str, facts: Facts) -> Finding:
