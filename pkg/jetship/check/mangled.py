@@ -7,6 +7,7 @@ from jetship import proc
 
 # A batch stays far below the limit on the length of a command line.
 _BATCH = 200
+_LENGTH = re.compile(r"[1-9]\d{0,3}")
 _TORCH_NAMESPACES = ("c10", "at", "torch", "caffe2")
 
 
@@ -56,7 +57,7 @@ def demangle(symbols: Iterable[str], filters: Iterable[str]) -> Mapping[str, str
 def _identifiers(symbol: str, place: int) -> list[str]:
     """Return the length-prefixed identifiers that follow each other from `place` on."""
     found = []
-    while match := re.compile(r"[1-9]\d{0,3}").match(symbol, place):
+    while match := _LENGTH.match(symbol, place):
         end = match.end() + int(match[0])
         if end > len(symbol):
             break
@@ -68,9 +69,7 @@ def _identifiers(symbol: str, place: int) -> list[str]:
 def _skeleton(symbol: str) -> str:
     """Return the name without its identifiers, which may hold any letters."""
     kept, place = [], 0
-    for match in re.finditer(r"[1-9]\d{0,3}", symbol):
-        if match.start() < place:
-            continue
+    while match := _LENGTH.search(symbol, place):
         kept.append(symbol[place : match.start()])
         place = match.end() + int(match[0])
     return "|".join([*kept, symbol[place:]])
