@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import ninja
+
 from jetship.errors import ConfigError
 from jetship.store import write_atomically
 from jetship.targets.model import Target
@@ -144,7 +146,9 @@ def _compilers(toolchain: Toolchain) -> dict[str, str]:
 def _variables(toolchain: Toolchain, target: Target, folder: Path, facts: Path) -> dict[str, str]:
     return {
         **_compilers(toolchain),
-        "PATH": os.pathsep.join([str(toolchain.bin), str(toolchain.cuda_home / "bin")]),
+        "PATH": os.pathsep.join(
+            [str(toolchain.bin), str(toolchain.cuda_home / "bin"), ninja.BIN_DIR]
+        ),
         "PYTHONPATH": os.pathsep.join([str(STANDIN), str(folder)]),
         "PYTHONNOUSERSITE": "1",
         "PYTHONDONTWRITEBYTECODE": "1",

@@ -135,11 +135,16 @@ def _as_json(result: Produced) -> dict[str, Any]:
 
 def _print_wheels(results: list[Produced]) -> None:
     for result in results:
-        if result.report is not None:
+        if result.report is not None and result.error is not None:
             console.text(render(result.report))
-        if result.wheel and not result.error:
+        elif result.wheel is not None and result.report is not None:
             size = result.wheel.path.stat().st_size / 1024
-            console.note(f"{size:.0f} KiB, built in {result.wheel.seconds:.0f} s, checked")
+            accepted = sum(finding.accepted is not None for finding in result.report.findings)
+            console.note(
+                f"{size:.0f} KiB, built in {result.wheel.seconds:.0f} s; check passed"
+                + (f", {accepted} findings accepted for this platform only" if accepted else "")
+                + f" (`invoke check {result.wheel.path}` shows all)"
+            )
             console.emit(str(result.wheel.path))
 
 
