@@ -14,7 +14,8 @@ from jetship.image.build import build_image, image_tag
 from jetship.image.engine import architecture_of, connect
 from jetship.image.runline import run_lines
 from jetship.image.smoke import smoke as run_smoke
-from jetship.image.wheelfile import read_wheel
+from jetship.image.stubs import emulation_stubs
+from jetship.image.wheelfile import libraries, read_wheel
 from jetship.store import Store, default_root
 from jetship.targets.catalog import Catalog
 from jetship.targets.deployment import Deployment, load_deployment
@@ -113,7 +114,11 @@ def _assemble(
         client=client,
     )
     lines = run_lines(
-        target=target, image=made.tag, catalog=catalog, command=deployment.image.smoke
+        target=target,
+        image=made.tag,
+        catalog=catalog,
+        command=deployment.image.smoke,
+        stubs=_emulation_stubs(target, wheel, store),
     )
     return {
         "target": target.id,
@@ -123,6 +128,13 @@ def _assemble(
         "architecture": made.architecture,
         "run": [{"title": row.title, "line": row.line, "note": row.note} for row in lines],
     }
+
+
+def _emulation_stubs(target: Target, wheel: Path, store: Store) -> Path | None:
+    """Return the stand-in libraries without which an emulated run cannot load the wheel."""
+    if target.platform.kind != "emulation":
+        return None
+    return emulation_stubs(dict(libraries(wheel)), prepare(target.platform, store), store)
 
 
 def _deployment(catalog: Catalog, deploy: str) -> Deployment:
