@@ -11,7 +11,6 @@ from setuptools import setup
 
 try:
     import torch
-    import torch.version
     from torch.utils import cpp_extension
 except ImportError as exc:
     raise SystemExit(
@@ -65,7 +64,7 @@ def wants_cuda():
     if choice == "" and torch.version.cuda is None:
         return False
     if cpp_extension.CUDA_HOME is None:
-        why = "FORCE_CUDA=1 is set" if choice else f"torch {torch.__version__} is a CUDA build"
+        why = "FORCE_CUDA=1 is set" if choice else f"torch was built for CUDA {torch.version.cuda}"
         raise SystemExit(
             f"jetops is to be built with CUDA ({why}), but no CUDA toolkit was found: set CUDA_HOME "
             "to the folder that holds bin/nvcc, or set FORCE_CUDA=0 for CPU only."

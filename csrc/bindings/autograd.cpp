@@ -1,6 +1,8 @@
 // None of the operators has a backward. Where a gradient could be expected, that is an error here:
 // without these kernels some versions of torch would cut the graph in silence.
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/GradMode.h>
 #include <torch/library.h>
 
 #include <string>
@@ -10,7 +12,7 @@ namespace {
 
 void refuse_gradient(const char* op, const char* name, const at::Tensor& t) {
   TORCH_CHECK_NOT_IMPLEMENTED(
-      !(at::GradMode::is_enabled() && t.requires_grad()), "jetops::", op,
+      !(c10::GradMode::is_enabled() && t.requires_grad()), "jetops::", op,
       " has no backward, but ", name,
       " requires grad; call it under torch.no_grad(), or on ", name, ".detach().");
 }

@@ -1,5 +1,6 @@
 // Stands in for cuda.cpp in a CPU-only build, so that a CUDA tensor meets a sentence about the build
 // and not the dispatcher's list of backends.
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
 namespace {

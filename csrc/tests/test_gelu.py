@@ -47,6 +47,10 @@ def test_the_negative_tail_keeps_its_digits(device):
     assert jetops.gelu(x).item() == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.skipif(
+    "approximate" not in (torch.nn.functional.gelu.__doc__ or ""),
+    reason="this torch has no tanh form",
+)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_agrees_with_torch(device, dtype):
     x = torch.linspace(-4, 4, 1000, device=device).to(dtype)
