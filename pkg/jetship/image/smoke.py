@@ -10,6 +10,7 @@ from typing import Any
 
 import docker.errors
 from docker.models.containers import Container
+from docker.types import LogConfig
 
 import docker
 from jetship import console
@@ -58,9 +59,14 @@ def smoke(
     """
     stubs = emulation_stubs(dict(libraries(wheel)), toolchain, store)
     console.step(f"running {' '.join(command)} in {image}")
-    with _container(client, image, command, target, stubs) as container:
-        run = _Run(container, limit_seconds)
-        status = run.follow(target.platform.machine)
+    for init in (True, False):
+        with _container(client, image, command, target, stubs, init=init) as container:
+            run = _Run(container, limit_seconds)
+            status = run.follow(target.platform.machine)
+        if not run.never_began:
+            break
+        # docker-init reports a program of a foreign machine as a missing file. The engine by
+        # itself tells them apart, so it is asked, for the message.
     return _answer(status, run, command)
 
 
@@ -71,6 +77,8 @@ def _container(
     command: Sequence[str],
     target: Target,
     stubs: Path | None,
+    *,
+    init: bool,
 ) -> Iterator[Container]:
     """Create the container; remove it on every way out, Ctrl-C too."""
     environment = _environment(client, image) if stubs is not None else {}
@@ -81,6 +89,11 @@ def _container(
             platform="linux/" + OCI_NAMES[target.platform.machine][0],
             environment=environment,
             network_mode="none",
+            # The output is read back, whatever the engine does with logs otherwise.
+            log_config=LogConfig(type=LogConfig.types.JSON),
+            # qemu never ends where it is the first process and the emulated program crashes:
+            # the kernel keeps the fatal signal from it. So docker-init is the first.
+            init=init,
         )
     try:
         if stubs is not None:
@@ -119,31 +132,42 @@ class _Run:
         self._container = container
 
     def follow(self, machine: str) -> int:
-        """Start the container, read its output to the end and return its exit status.
+        """Run the container to its end, read what it wrote, and return its exit status.
 
         Raises:
+            ImageError: the engine cannot start the command.
             ToolMissingError: the engine cannot run programs of `machine`.
         """
         timer = threading.Timer(self.limit_seconds, self._stop)
         with engine_errors("running the smoke command"):
-            output = self._container.attach(stream=True, demux=True, logs=True)
-            try:
-                self._container.start()
-            except docker.errors.APIError as error:
-                _refuse_foreign(str(error.explanation), machine)
-                raise
+            self._start(machine)
             timer.start()
             try:
-                for out, err in output:
-                    self.stdout += out or b""
-                    self.stderr += err or b""
-                    _show(err)
+                self._show_stderr()
                 status = int(self._container.wait()["StatusCode"])
             finally:
                 timer.cancel()
+            self.stdout = self._container.logs(stdout=True, stderr=False)
+            self.stderr = self._container.logs(stdout=False, stderr=True)
         if status:
             _refuse_foreign(self.stderr.decode(errors="replace"), machine)
         return status
+
+    def _start(self, machine: str) -> None:
+        try:
+            self._container.start()
+        except docker.errors.APIError as error:
+            _refuse_foreign(str(error.explanation), machine)
+            raise
+
+    def _show_stderr(self) -> None:
+        """Pass on what the command says, until it has ended."""
+        stream = self._container.logs(stdout=False, stderr=True, stream=True, follow=True)
+        try:
+            for chunk in stream:
+                console.debug(chunk.decode(errors="replace").rstrip())
+        finally:
+            stream.close()
 
     def _stop(self) -> None:
         self.expired = True
@@ -151,14 +175,14 @@ class _Run:
         with contextlib.suppress(docker.errors.APIError):
             self._container.kill()
 
+    @property
+    def never_began(self) -> bool:
+        """Whether the first process, docker-init, found nothing that it could run."""
+        return self.stderr.startswith(b"[FATAL tini")
+
     def last_lines(self) -> str:
         text = (self.stderr + self.stdout).decode(errors="replace").strip()
         return "\n       ".join(text.splitlines()[-SHOWN_LINES:])
-
-
-def _show(err: bytes | None) -> None:
-    for line in (err or b"").decode(errors="replace").splitlines():
-        console.debug(line)
 
 
 def _refuse_foreign(text: str, machine: str) -> None:

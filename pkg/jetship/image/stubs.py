@@ -196,7 +196,8 @@ def _compile(folder: Path, sources: Mapping[str, str], toolchain: Toolchain) -> 
         built.append(folder / name)
 
 
-# Only system calls (write, getpid, kill), so that the library needs no C library of any version.
+# Only system calls (write, getpid, kill, exit_group), so that the library needs no C library of
+# any version. The last is for a container's first process, to which its own signals do nothing.
 _HEAD = """\
 // Written by jetship: stands for {library} where torch is a CPU build. See stubs.py.
     .text
@@ -213,7 +214,9 @@ jetship_refuse:
     mov     x1, #6
     mov     x8, #129
     svc     #0
-    brk     #0
+    mov     x0, #134
+    mov     x8, #94
+    svc     #0
     .size   jetship_refuse, . - jetship_refuse
     .section .note.GNU-stack, "", %progbits
 """

@@ -1,0 +1,98 @@
+"""A real Docker engine and arm64 emulation for the tests, installed and started where missing.
+
+Needs root on a Debian or Ubuntu machine. What cannot be had is an error, never a skipped test.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess  # noqa: TID251 - dockerd has to stay in the background, which proc cannot do
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker.errors
+from jetship import proc
+from jetship.errors import ToolMissingError
+from jetship.image.engine import TIMEOUT_SECONDS, connect
+
+import docker
+
+BINFMT = Path("/proc/sys/fs/binfmt_misc")
+START_SECONDS = 60
+
+
+@contextlib.contextmanager
+def running_engine() -> Iterator[docker.DockerClient]:
+    """Yield a client of the running engine, or of one that lives as long as this context."""
+    ensure_emulation()
+    with contextlib.suppress(ToolMissingError):
+        yield connect()
+        return
+    _install("dockerd", "docker.io")
+    with tempfile.TemporaryDirectory(prefix="jetship-engine-") as folder:
+        daemon, socket, log = _start(Path(folder))
+        try:
+            yield _wait_for(daemon, socket, log)
+        finally:
+            daemon.send_signal(signal.SIGTERM)
+            daemon.wait(START_SECONDS)
+
+
+def ensure_emulation() -> None:
+    """Register qemu for arm64 programs with the kernel, unless something is registered."""
+    if os.uname().machine == "aarch64" or (BINFMT / "qemu-aarch64").exists():
+        return
+    _install("qemu-aarch64-static", "qemu-user-static", "binfmt-support")
+    if not (BINFMT / "register").exists():
+        _run("mount", "-t", "binfmt_misc", "binfmt_misc", str(BINFMT))
+    if not (BINFMT / "qemu-aarch64").exists():
+        _run("update-binfmts", "--enable", "qemu-aarch64")
+
+
+def _start(folder: Path) -> tuple["subprocess.Popen[bytes]", str, Path]:
+    socket = f"unix://{folder}/docker.sock"
+    log = folder / "dockerd.log"
+    argv = [
+        "dockerd",
+        f"--host={socket}",
+        f"--data-root={folder}/data",
+        f"--exec-root={folder}/exec",
+        f"--pidfile={folder}/docker.pid",
+        # The tests' containers have no network, so the engine needs neither.
+        "--iptables=false",
+        "--bridge=none",
+    ]
+    with log.open("wb") as sink:
+        daemon = subprocess.Popen(argv, stdout=sink, stderr=sink, start_new_session=True)
+    return daemon, socket, log
+
+
+def _wait_for(daemon: "subprocess.Popen[bytes]", socket: str, log: Path) -> docker.DockerClient:
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end and daemon.poll() is None:
+        with contextlib.suppress(docker.errors.DockerException):
+            client = docker.DockerClient(base_url=socket, timeout=TIMEOUT_SECONDS)
+            client.ping()
+            return client
+        time.sleep(0.2)
+    tail = "\n".join(log.read_text().splitlines()[-15:])
+    raise RuntimeError(f"dockerd does not start:\n{tail}")
+
+
+def _install(program: str, *packages: str) -> None:
+    if proc.find(program) is None:
+        _run("apt-get", "-o", "DPkg::Lock::Timeout=300", "update")
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        _run(
+            "apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "--no-install-recommends",
+            *packages,
+            env=environment,
+        )  # fmt: skip
+
+
+def _run(*argv: str, env: dict[str, str] | None = None) -> None:
+    done = proc.run(argv, env=env)
+    if not done.ok:
+        raise RuntimeError(f"{' '.join(argv)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")

@@ -1,0 +1,381 @@
+"""The image stage with a real engine: base image, runtime image, emulated smoke run."""
+
+import base64
+import dataclasses
+import hashlib
+import io
+import os
+import signal
+import tarfile
+import threading
+import zipfile
+
+import pytest
+from engine import running_engine
+from jetship import proc
+from jetship.check.findings import Finding, Report
+from jetship.errors import CheckError, ImageError, ToolMissingError
+from jetship.image.archive import plan
+from jetship.image.base import base_image
+from jetship.image.build import build_image
+from jetship.image.smoke import smoke
+from jetship.image.stubs import MissingSymbol, missing_symbols
+from jetship.image.tree import Layer
+from jetship.image.wheelfile import libraries
+from jetship.pin import Pin, PinnedCode, PinnedCuda, PinnedPython, PinnedTool, PinnedTorch
+from jetship.store import Store, default_root, sha256_of
+from jetship.targets.catalog import Catalog
+from jetship.targets.resolve import resolve
+from jetship.toolchain.prepare import prepare, prepare_runtime
+
+# Of this process alone: several runs may share an engine.
+REPOSITORY = f"jetship-test/tinyops-{os.getpid()}"
+FUNCTION = "_ZN3c104cuda14ExchangeDeviceEa"
+VARIABLE = "_ZN3c104cuda20CUDACachingAllocator9allocatorE"
+
+# As an extension does it: a function that is called, a variable that is only looked at, and a
+# function of the CPU half, which the target's torch has.
+SOURCE = f"""\
+extern char {FUNCTION}(char);
+extern void *{VARIABLE};
+extern int _ZN2at15get_num_threadsEv(void);
+int threads(void) {{ return _ZN2at15get_num_threadsEv(); }}
+int allocator_is_null(void) {{ return {VARIABLE} == 0; }}
+int exchange(void) {{ return {FUNCTION}(0); }}
+"""
+
+MODULE = """\
+import ctypes, glob, json, os, platform, sys, time
+import torch
+
+print("tinyops speaks on stderr", file=sys.stderr)
+folder = os.path.dirname(__file__)
+library = ctypes.CDLL(glob.glob(os.path.join(folder, "_C*.so"))[0])
+what = sys.argv[1] if len(sys.argv) > 1 else "ok"
+if what == "call":
+    library.exchange()
+elif what == "sleep":
+    time.sleep(600)
+elif what == "noise":
+    print("no JSON here")
+else:
+    print(json.dumps({
+        "torch": torch.__version__, "machine": platform.machine(),
+        "threads": library.threads(), "null": library.allocator_is_null(),
+    }))
+"""
+
+
+@pytest.fixture(scope="module")
+def engine():
+    with running_engine() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def store():
+    return Store(default_root())
+
+
+@pytest.fixture(scope="module")
+def target():
+    return resolve(Catalog.load(), arch="6.2")[0]
+
+
+@pytest.fixture(scope="module")
+def toolchain(target, store):
+    return prepare(target.platform, store)
+
+
+@pytest.fixture(scope="module")
+def base(engine, target, store):
+    folder = prepare_runtime(target.platform, store)
+    return base_image(
+        platform=target.platform,
+        rootfs=folder / "rootfs",
+        site_packages=folder / "site-packages",
+        store=store,
+        client=engine,
+    )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory, target, toolchain):
+    folder = tmp_path_factory.mktemp("tinyops")
+    library = folder / "_C.cpython-311-aarch64-linux-gnu.so"
+    (folder / "tiny.c").write_text(SOURCE)
+    compiler = toolchain.bin / "aarch64-linux-gnu-gcc"
+    search = [f"-L{toolchain.torch}/lib", f"-L{toolchain.stubs}"]
+    linked = ["-ltorch_cpu", "-lc10", "-ltorch_cuda", "-lc10_cuda"]
+    words = ["-shared", "-fPIC", "-Wl,--no-as-needed", "-Wl,--unresolved-symbols=ignore-all"]
+    done = proc.run([compiler, *words, "-o", library, folder / "tiny.c", *search, *linked])
+    assert done.ok, done.stderr
+    return pack(folder, library, target)
+
+
+@pytest.fixture(scope="module")
+def image(engine, target, base, wheel):
+    made = build_image(
+        wheel=wheel,
+        target=target,
+        base=base,
+        repository=REPOSITORY,
+        report=report(wheel, target),
+        client=engine,
+    )
+    yield made
+    engine.images.remove(made.tag, force=True)
+
+
+def pack(folder, library, target):
+    pin = Pin(
+        tool=PinnedTool(version="0"),
+        target=target.id,
+        platform=target.platform.name,
+        platform_kind=target.platform.kind,
+        machine=target.platform.machine,
+        torch=PinnedTorch(version="2.7.1", cuda=None, cxx11_abi=True),
+        cuda=PinnedCuda(version="11.8", code=(PinnedCode(arch="6.2", sass=True, ptx=False),)),
+        python=PinnedPython(interpreter="cp311", abi="cp311"),
+        glibc_floor="2.17",
+    )
+    files = {
+        "tinyops/__init__.py": b"",
+        "tinyops/__main__.py": MODULE.encode(),
+        f"tinyops/{library.name}": library.read_bytes(),
+        "tinyops-0.1.data/scripts/not-a-program": b"\x7fELF and nothing behind it",
+        "tinyops-0.1.dist-info/METADATA": b"Metadata-Version: 2.1\nName: tinyops\n"
+        b'Version: 0.1+local\nSummary: A "tiny" $op\n',
+        "tinyops-0.1.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\n"
+        b"Tag: cp311-cp311-linux_aarch64\n",
+        "tinyops-0.1.dist-info/entry_points.txt": b"[console_scripts]\ntiny = tinyops:main\n",
+        "tinyops-0.1.dist-info/jetship.json": pin.to_json(),
+    }
+    rows = [f"{name},{digest_of(data)},{len(data)}" for name, data in files.items()]
+    record = "tinyops-0.1.dist-info/RECORD"
+    files[record] = "\n".join([*rows, f"{record},,"]).encode()
+    path = folder / "tinyops-0.1-cp311-cp311-linux_aarch64.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in files.items():
+            entry = zipfile.ZipInfo(name)
+            entry.external_attr = (0o100755 if "/scripts/" in name else 0o100644) << 16
+            archive.writestr(entry, data)
+    return path
+
+
+def digest_of(data):
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest())
+    return f"sha256={digest.decode().rstrip('=')}"
+
+
+def report(wheel, target, outcome="pass"):
+    finding = Finding("test", outcome, wheel.name, "a finding of the test")
+    return Report(wheel.name, sha256_of(wheel), target.id, (finding,))
+
+
+def in_image(engine, image, path):
+    """Read one file out of an image, without running anything."""
+    container = engine.containers.create(image, ["-"], network_mode="none")
+    try:
+        chunks, _ = container.get_archive(path)
+        with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
+            member = archive.next()
+            return member, archive.extractfile(member).read()
+    finally:
+        container.remove()
+
+
+def containers_of(engine, image):
+    return engine.containers.list(all=True, filters={"ancestor": image.tag})
+
+
+@pytest.fixture
+def run_smoke(engine, image, wheel, toolchain, store):
+    def run(*words, limit_seconds=300.0):
+        return smoke(
+            target=resolve(Catalog.load(), arch="6.2")[0],
+            image=image.tag,
+            wheel=wheel,
+            command=words,
+            client=engine,
+            toolchain=toolchain,
+            store=store,
+            limit_seconds=limit_seconds,
+        )
+
+    return run
+
+
+def test_base_image_is_arm64_and_made_once(engine, base, target, store, capsys):
+    assert engine.images.get(base).attrs["Architecture"] == "arm64"
+    folder = prepare_runtime(target.platform, store)
+    again = base_image(
+        platform=target.platform,
+        rootfs=folder / "rootfs",
+        site_packages=folder / "site-packages",
+        store=store,
+        client=engine,
+    )
+    assert again == base
+    assert f"the engine has {base} already" in capsys.readouterr().err
+
+
+def test_image_carries_the_wheel_and_what_it_is(engine, image, wheel, target, base):
+    assert image.tag == f"{REPOSITORY}:0.1-sm62-debian-12"
+    assert image.architecture == "arm64"
+    attributes = engine.images.get(image.tag).attrs
+    labels = attributes["Config"]["Labels"]
+    assert labels["jetship.target"] == target.id
+    assert labels["jetship.wheel"] == wheel.name
+    assert labels["jetship.wheel.sha256"] == sha256_of(wheel)
+    assert Pin.from_json(labels["jetship.pin"].encode()).target == target.id
+    assert labels["org.opencontainers.image.title"] == "tinyops"
+    assert labels["org.opencontainers.image.description"] == 'A "tiny" $op'
+    assert labels["org.opencontainers.image.base.name"] == base
+    packages = "/usr/local/lib/python3.11/dist-packages"
+    member, data = in_image(engine, image.tag, f"{packages}/tinyops/__main__.py")
+    assert (member.uid, member.mode & 0o777, data) == (0, 0o644, MODULE.encode())
+    member, data = in_image(engine, image.tag, "/usr/local/bin/tiny")
+    assert member.mode & 0o777 == 0o755
+    assert data.startswith(b"#!/usr/bin/python3\n")
+    assert in_image(engine, image.tag, f"{packages}/tinyops-0.1.dist-info/INSTALLER")
+
+
+def test_same_wheel_gives_the_same_layers(engine, image, wheel, target, base):
+    first = engine.images.get(image.tag).attrs["RootFS"]["Layers"]
+    engine.images.remove(image.tag, force=True)
+    again = build_image(
+        wheel=wheel,
+        target=target,
+        base=base,
+        repository=REPOSITORY,
+        report=report(wheel, target),
+        client=engine,
+    )
+    assert engine.images.get(again.tag).attrs["RootFS"]["Layers"] == first
+
+
+def test_wheel_without_a_passing_report_is_refused(engine, wheel, target, base):
+    given = {
+        "wheel": wheel,
+        "target": target,
+        "base": base,
+        "repository": "jetship-test/never",
+        "client": engine,
+    }
+    with pytest.raises(CheckError, match=r"did not pass its check \(fail\)"):
+        build_image(**given, report=report(wheel, target, "fail"))
+    with pytest.raises(CheckError, match="about another wheel"):
+        build_image(**given, report=dataclasses.replace(report(wheel, target), sha256="0" * 64))
+    assert engine.images.list("jetship-test/never") == []
+
+
+def test_missing_base_is_an_image_error(engine, wheel, target):
+    with pytest.raises(ImageError, match=r"could not be built|engine failed") as caught:
+        build_image(
+            wheel=wheel,
+            target=target,
+            base="jetship-test/nowhere:1",
+            repository=REPOSITORY,
+            report=report(wheel, target),
+            client=engine,
+        )
+    assert "jetship-test/nowhere" in str(caught.value)
+
+
+def test_base_of_another_machine_is_refused(engine, wheel, target, tmp_path):
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/file").write_text("x")
+    archive = tmp_path / "image.tar"
+    tag = "jetship-test/amd64:1"
+    with archive.open("wb") as out:
+        plan([Layer(tmp_path / "root")], "x86_64", {}).write(out, tag)
+    engine.images.load(archive.read_bytes())
+    try:
+        with pytest.raises(ImageError):
+            build_image(
+                wheel=wheel,
+                target=target,
+                base=tag,
+                repository="jetship-test/wrong",
+                report=report(wheel, target),
+                client=engine,
+            )
+    finally:
+        for left in (tag, "jetship-test/wrong:0.1-sm62-debian-12"):
+            if engine.images.list(left):
+                engine.images.remove(left, force=True)
+
+
+def test_missing_symbols_are_those_of_the_cuda_half(wheel, toolchain):
+    assert missing_symbols(dict(libraries(wheel)), toolchain) == (
+        MissingSymbol(FUNCTION, "function"),
+        MissingSymbol(VARIABLE, "object"),
+    )
+
+
+def test_wheel_does_not_load_without_stand_ins(engine, image):
+    container = engine.containers.create(
+        image.tag, ["python3", "-m", "tinyops"], network_mode="none"
+    )
+    try:
+        container.start()
+        assert container.wait()["StatusCode"] == 1
+        assert b"lib" in container.logs()
+        assert b"_cuda.so: cannot open shared object file" in container.logs()
+    finally:
+        container.remove(force=True)
+
+
+def test_smoke_returns_what_the_command_prints(engine, image, run_smoke):
+    answer = run_smoke("python3", "-m", "tinyops")
+    assert answer["machine"] == "aarch64"
+    assert answer["torch"].startswith("2.7.1")
+    assert answer["threads"] >= 1
+    assert answer["null"] == 1
+    assert containers_of(engine, image) == []
+    files = engine.images.get(image.tag).attrs["Config"]["Env"]
+    assert not any("emulation" in line for line in files), "the image itself knows no stand-ins"
+
+
+def test_calling_cuda_names_the_function(engine, image, run_smoke):
+    with pytest.raises(ImageError, match="ended with exit status 134") as caught:
+        run_smoke("python3", "-m", "tinyops", "call")
+    message = f"jetship: {FUNCTION} was called, but this machine has no CUDA"
+    assert message in str(caught.value)
+    assert containers_of(engine, image) == []
+
+
+def test_output_that_is_no_json_is_shown(run_smoke):
+    with pytest.raises(ImageError, match="did not print a JSON object") as caught:
+        run_smoke("python3", "-m", "tinyops", "noise")
+    assert "no JSON here" in str(caught.value)
+    assert "tinyops speaks on stderr" in str(caught.value)
+
+
+def test_smoke_that_takes_too_long_is_stopped(engine, image, run_smoke):
+    with pytest.raises(ImageError, match="did not end within 1 seconds"):
+        run_smoke("python3", "-m", "tinyops", "sleep", limit_seconds=1.0)
+    assert containers_of(engine, image) == []
+
+
+def test_ctrl_c_leaves_no_container(engine, image, run_smoke):
+    timer = threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        run_smoke("python3", "-m", "tinyops", "sleep")
+    assert containers_of(engine, image) == []
+
+
+def test_engine_that_cannot_run_the_machine_says_how_to_mend_it(engine, image, run_smoke):
+    with pytest.raises(ToolMissingError, match="cannot run aarch64 programs") as caught:
+        run_smoke("/usr/local/bin/not-a-program")
+    assert "qemu-user-static" in caught.value.fix
+    assert containers_of(engine, image) == []
+
+
+def test_missing_command_is_an_image_error(engine, image, run_smoke):
+    with pytest.raises(ImageError, match="failed while running the smoke command") as caught:
+        run_smoke("no-such-program")
+    assert "executable file not found" in caught.value.why
+    assert containers_of(engine, image) == []
