@@ -96,17 +96,18 @@ class Tables:
     def versions(self) -> Versions:
         """Return the version records that this file needs and defines."""
         strings = self._strings()
-        needs: dict[str, tuple[str, ...]] = {}
+        needs: dict[str, list[str]] = {}
         by_index: dict[int, tuple[str, str | None]] = {}
         for library, version, index in self._needs(strings):
-            needs[library] = (*needs.get(library, ()), version)
+            needs.setdefault(library, []).append(version)
             by_index[index] = (version, library)
         definitions = []
         for version, index, base in self._definitions(strings):
             by_index[index] = (version, None)
             if not base:
                 definitions.append(version)
-        return Versions(needs, tuple(definitions), by_index)
+        frozen = {library: tuple(asked) for library, asked in needs.items()}
+        return Versions(frozen, tuple(definitions), by_index)
 
     def undefined(self, versions: Versions) -> tuple[Undefined, ...]:
         """Return the symbols that another library must define."""
@@ -169,6 +170,8 @@ class Tables:
             for _ in range(count):
                 _, _, index, name, following = unpack("<IHHII", self.data, place)
                 yield text(strings, file), text(strings, name), index & ~_HIDDEN
+                if following == 0:
+                    break
                 place += following
 
     def _definitions(self, strings: bytes) -> Iterator[tuple[str, int, bool]]:

@@ -21,10 +21,17 @@ NAME = "pkg-1.0-cp311-cp311-linux_aarch64.whl"
 FIXTURE_IS_SAFE = [HealthCheck.function_scoped_fixture]
 
 
+class Sample(bytes):
+    """Bytes that hypothesis does not print in full."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} bytes>"
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory, member) -> bytes:
     spec = WheelSpec({f"pkg/_C{EXT}": member("good.so"), "pkg/__init__.py": b"import torch\n"})
-    return spec.write(tmp_path_factory.mktemp("wheel")).read_bytes()
+    return Sample(spec.write(tmp_path_factory.mktemp("wheel")).read_bytes())
 
 
 def content(path) -> dict[str, bytes]:
