@@ -1,0 +1,3 @@
+"""Gives up by itself."""
+
+raise RuntimeError("libfancy is not installed")

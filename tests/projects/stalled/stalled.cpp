@@ -1,0 +1,3 @@
+#include "header.h"
+
+extern "C" int answer() { return ANSWER; }
