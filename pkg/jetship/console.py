@@ -6,40 +6,42 @@ import sys
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
-stderr = Console(stderr=True, highlight=False, soft_wrap=True)
-stdout = Console(highlight=False)
+# Without emoji: rich would make a picture of the line number in "deploy.yaml:100:5".
+stderr = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+stdout = Console(highlight=False, emoji=False)
 
 
 def step(message: str) -> None:
     """Say what starts now."""
-    stderr.print(f"[bold]==>[/bold] {_plain(message)}")
+    stderr.print(Text.assemble(("==>", "bold"), " ", message))
 
 
 def note(message: str) -> None:
     """Say something worth knowing about the running step."""
-    stderr.print(f"    {_plain(message)}")
+    stderr.print(Text(f"    {message}"))
 
 
 def warn(message: str) -> None:
     """Say something that the user should act on, now or later."""
-    stderr.print(f"[yellow]warning:[/yellow] {_plain(message)}")
+    stderr.print(Text.assemble(("warning:", "yellow"), " ", message))
 
 
 def error(message: str) -> None:
     """Say why the task ends."""
-    stderr.print(f"[red]error:[/red] {_plain(message)}")
+    stderr.print(Text.assemble(("error:", "red"), " ", message))
 
 
 def debug(message: str) -> None:
     """Show a command line, when JETSHIP_VERBOSE is set."""
     if os.environ.get("JETSHIP_VERBOSE"):
-        stderr.print(f"[dim]{_plain(message)}[/dim]")
+        stderr.print(Text(message, "dim"))
 
 
 def text(lines: str) -> None:
     """Show a text as it is, line by line."""
-    stderr.print(lines, markup=False)
+    stderr.print(Text(lines))
 
 
 def emit_json(document: Any) -> None:
@@ -53,7 +55,3 @@ def emit(text: str) -> None:
     """Write a result that is text to stdout."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
-
-
-def _plain(message: str) -> str:
-    return message.replace("[", r"\[")

@@ -12,7 +12,7 @@ def data_dir(name: str) -> Path:
         ConfigError: the installation lacks it.
     """
     package = Path(__file__).resolve().parent
-    for candidate in (package.parent.parent / name, package / "data" / name):
+    for candidate in (package / "data" / name, package.parent.parent / name):
         if candidate.is_dir():
             return candidate
     raise ConfigError(

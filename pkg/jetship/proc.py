@@ -1,10 +1,13 @@
 """The one module that starts programs: argv lists only, never a shell."""
 
+import contextlib
+import errno
 import os
 import shlex
 import shutil
 import signal
 import subprocess  # noqa: TID251 - the one place that may
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +17,7 @@ from jetship import console
 from jetship.errors import ToolMissingError
 
 STOP_GRACE_SECONDS = 5.0
+STOP_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,8 @@ class Finished:
 
 def find(program: str, env: Mapping[str, str] | None = None) -> Path | None:
     """Return the program's path on the PATH of `env` (default: this process's), or None."""
-    found = shutil.which(program, path=(env or os.environ).get("PATH"))
+    variables = os.environ if env is None else env
+    found = shutil.which(program, path=variables.get("PATH", os.defpath))
     return Path(found) if found else None
 
 
@@ -66,7 +71,7 @@ def run(
         capture: keep the output; False lets it go to this process's stderr.
 
     Raises:
-        ToolMissingError: the program does not exist.
+        ToolMissingError: the program does not exist, or cannot be executed on this machine.
     """
     words = [str(word) for word in argv]
     console.debug(f"+ {shlex.join(words)}")
@@ -85,8 +90,26 @@ def _finish(
     stdout: IO[bytes] | int,
     stderr: IO[bytes] | int,
 ) -> Finished:
+    with _start(argv, env, cwd, stdout, stderr) as child:
+        try:
+            out, err = child.communicate()
+        except BaseException:
+            # Ctrl-C and every other way out: the compiler jobs of a build are the child's
+            # children, so the whole group has to go.
+            stop_group(child)
+            raise
+    return Finished(tuple(argv), child.returncode, _text(out), _text(err))
+
+
+def _start(
+    argv: list[str],
+    env: Mapping[str, str] | None,
+    cwd: Path | None,
+    stdout: IO[bytes] | int,
+    stderr: IO[bytes] | int,
+) -> "subprocess.Popen[bytes]":
     try:
-        child = subprocess.Popen(
+        return subprocess.Popen(
             argv,
             env=env,
             cwd=cwd,
@@ -95,32 +118,33 @@ def _finish(
             stderr=stderr,
             start_new_session=True,
         )
-    except FileNotFoundError as error:
-        raise ToolMissingError(
-            f"`{argv[0]}` is not installed", fix="run `invoke doctor` to see what is missing"
-        ) from error
-    try:
-        out, err = child.communicate()
-    except BaseException:
-        # Ctrl-C and every other way out: the compiler jobs of a build are the child's
-        # children, so the whole group has to go.
-        stop_group(child)
+    except OSError as error:
+        if cwd is not None and not cwd.is_dir():
+            raise
+        if isinstance(error, FileNotFoundError):
+            raise ToolMissingError(
+                f"`{argv[0]}` is not installed", fix="run `invoke doctor` to see what is missing"
+            ) from error
+        if error.errno in (errno.EACCES, errno.ENOEXEC):
+            raise ToolMissingError(
+                f"`{argv[0]}` cannot be run",
+                why=error.strerror or "",
+                fix="`invoke doctor` says what this machine must be and have",
+            ) from error
         raise
-    return Finished(tuple(argv), child.returncode, _text(out), _text(err))
 
 
 def stop_group(child: "subprocess.Popen[bytes]") -> None:
     """Terminate a child with all it started; kill what is left after a grace period."""
-    for signal_number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(child.pid, signal_number)
-        except ProcessLookupError:
-            return
-        try:
-            child.wait(STOP_GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            continue
-        return
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGTERM)
+        end = time.monotonic() + STOP_GRACE_SECONDS
+        while time.monotonic() < end:
+            child.poll()  # a child that ended counts as a member until it is collected
+            os.killpg(child.pid, 0)
+            time.sleep(STOP_POLL_SECONDS)
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
 
 
 def _text(data: bytes | None) -> str:

@@ -25,6 +25,7 @@ from jetship import console
 from jetship.errors import DownloadError
 
 CHUNK_BYTES = 1 << 20
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR)
 
 
 def default_root() -> Path:
@@ -65,14 +66,26 @@ def disk_errors(where: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+        reason = _disk_reason(error)
+        if reason is None:
             raise
         raise DownloadError(
-            f"cannot write to the cache: {error.strerror}",
+            f"cannot write to the cache: {reason}",
             why=f"the cache is {where}",
             fix="free some space, or set JETSHIP_CACHE to a folder on a larger disk "
             "(a debian-12 toolchain needs about 3 GB)",
         ) from error
+
+
+def _disk_reason(error: OSError) -> str | None:
+    """Return the system's words where the error is one of the disk, and not a defect."""
+    if error.errno in DISK_ERRORS:
+        return error.strerror
+    # copytree gathers what went wrong as text, and has no number itself.
+    numbers = DISK_ERRORS if isinstance(error, shutil.Error) else ()
+    return next(
+        (os.strerror(number) for number in numbers if f"[Errno {number}]" in str(error)), None
+    )
 
 
 @dataclass(frozen=True)
@@ -120,11 +133,12 @@ class Store:
         with disk_errors(self.root):
             folder.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(folder / f"{name}.lock")
-        try:
-            lock.acquire(timeout=0.2)
-        except filelock.Timeout:
-            console.note(f"another jetship prepares {name}; waiting for it")
-            lock.acquire()
+        with disk_errors(self.root):
+            try:
+                lock.acquire(timeout=0.2)
+            except filelock.Timeout:
+                console.note(f"another jetship prepares {name}; waiting for it")
+                lock.acquire()
         try:
             yield
         finally:

@@ -1,0 +1,38 @@
+import socket
+from typing import NoReturn
+
+import pytest
+from jetship.store import Store
+from jetship.targets.catalog import Catalog
+from jetship.targets.model import Platform
+
+
+def _refuse(*args: object, **options: object) -> NoReturn:
+    raise AssertionError("a unit test reached for the network")
+
+
+@pytest.fixture(autouse=True)
+def _no_outside_world(monkeypatch, tmp_path_factory):
+    """Keep every test off the network and out of the user's own cache."""
+    for name in ("connect", "connect_ex", "sendto"):
+        monkeypatch.setattr(socket.socket, name, _refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", _refuse)
+    monkeypatch.setenv("JETSHIP_CACHE", str(tmp_path_factory.mktemp("cache")))
+    for name in ("JETSHIP_VERBOSE", "JETSHIP_GUARD", "JETSHIP_DEBIAN_MIRROR", "SOURCE_DATE_EPOCH"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture(scope="session")
+def catalog() -> Catalog:
+    return Catalog.load()
+
+
+@pytest.fixture(scope="session")
+def debian_12(catalog) -> Platform:
+    return catalog.platform("debian-12")
+

@@ -1,0 +1,51 @@
+import json
+
+import pytest
+from jetship import console
+
+HARMLESS = [
+    "plain",
+    "deploy.yaml:100:5: unknown key",
+    "[tool.jetship] has unknown keys",
+    r"C:\[bold]x[/bold]",
+    "ends with a backslash \\",
+    "[red]not a colour[/red] [/]",
+    "a " + 60 * "long " + "line",
+]
+
+
+@pytest.mark.parametrize("message", HARMLESS)
+@pytest.mark.parametrize(
+    ("say", "before"),
+    [
+        (console.step, "==> "),
+        (console.note, "    "),
+        (console.warn, "warning: "),
+        (console.error, "error: "),
+        (console.text, ""),
+    ],
+)
+def test_people_read_every_message_as_it_is_on_stderr(capsys, say, before, message):
+    say(message)
+    assert capsys.readouterr() == ("", f"{before}{message}\n")
+
+
+def test_command_lines_are_shown_on_request_only(capsys, monkeypatch):
+    console.debug("+ g++ -o [x]")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("JETSHIP_VERBOSE", "1")
+    console.debug("+ g++ -o [x]")
+    assert capsys.readouterr().err == "+ g++ -o [x]\n"
+
+
+def test_machines_read_one_json_document_on_stdout(capsys):
+    document = {"b": 1, "a": ["ä", None]}
+    console.emit_json(document)
+    out, err = capsys.readouterr()
+    assert (json.loads(out), err) == (document, "")
+    assert out.index('"b"') < out.index('"a"')
+
+
+def test_a_result_is_text_on_stdout(capsys):
+    console.emit("dist/[x].whl :100:")
+    assert capsys.readouterr() == ("dist/[x].whl :100:\n", "")

@@ -1,0 +1,163 @@
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from jetship import proc
+from jetship.errors import ToolMissingError
+
+# Waits for its own child, which is deaf to SIGTERM where the first argument says so.
+FAMILY = """\
+import os, signal, subprocess, sys, time
+from pathlib import Path
+child = subprocess.Popen([sys.executable, "-c", '''
+import signal, sys, time
+from pathlib import Path
+if sys.argv[1] == "deaf":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+Path(sys.argv[2]).touch()
+time.sleep(60)
+''', sys.argv[1], sys.argv[2] + ".ready"])
+Path(sys.argv[2]).write_text(str(child.pid))
+child.wait()
+"""
+
+
+def python(*words: str, **options) -> proc.Finished:
+    return proc.run([sys.executable, *words], **options)
+
+
+def gone(pid: int) -> bool:
+    """Tell whether a process ended; a zombie that nobody has collected did."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
+
+
+def eventually(condition) -> bool:
+    """Wait for what another process is about to do; how long that takes is not the test."""
+    for _ in range(600):
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_output_is_captured_apart_and_the_status_is_returned():
+    done = python("-c", "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)")
+    assert (done.status, done.ok, done.stdout, done.stderr) == (3, False, "out\n", "err\n")
+    assert done.argv[0] == sys.executable
+
+
+def test_output_that_is_not_utf_8_is_still_text():
+    assert python("-c", r"import os; os.write(1, b'a\xffb')").stdout == "a\ufffdb"
+
+
+def test_arguments_reach_the_program_as_they_are(tmp_path):
+    strange = ["a b", "$HOME", "`id`", "'", '"', "*", "", "ä;rm"]
+    done = python("-c", "import sys; print(sys.argv[1:])", *strange)
+    assert done.stdout == f"{strange}\n"
+
+
+def test_a_program_reads_nothing_from_our_terminal():
+    assert python("-c", "import sys; print(repr(sys.stdin.read()))").stdout == "''\n"
+
+
+def test_the_environment_is_the_given_one_alone(monkeypatch, tmp_path):
+    monkeypatch.setenv("JETSHIP_OUTER", "1")
+    show = "import os; print(os.environ.get('JETSHIP_OUTER'), os.environ.get('INNER'), os.getcwd())"
+    assert python("-c", show, cwd=tmp_path).stdout == f"1 None {tmp_path}\n"
+    assert python("-c", show, env={"INNER": "2"}, cwd=tmp_path).stdout == f"None 2 {tmp_path}\n"
+
+
+def test_a_log_is_appended_to_and_nothing_is_captured(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    done = python("-c", "import os; os.write(1, b'out\\n'); os.write(2, b'err\\n')", log=log)
+    assert log.read_text() == "before\nout\nerr\n"
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_output_that_is_not_kept_goes_to_stderr(capfd):
+    done = python("-c", "print('result')", capture=False)
+    assert done.stdout == ""
+    assert capfd.readouterr() == ("", "result\n")
+
+
+def test_the_command_line_is_shown_quoted_when_asked_for(monkeypatch, capfd):
+    python("-c", "", "a b")
+    assert capfd.readouterr().err == ""
+    monkeypatch.setenv("JETSHIP_VERBOSE", "1")
+    python("-c", "", "a b")
+    assert capfd.readouterr().err == f"+ {sys.executable} -c '' 'a b'\n"
+
+
+def test_a_missing_program_is_a_missing_tool():
+    with pytest.raises(ToolMissingError, match="`no-such-program` is not installed") as caught:
+        proc.run(["no-such-program"])
+    assert caught.value.fix
+
+
+def test_a_missing_working_folder_is_not_called_a_missing_program(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        python("-c", "", cwd=tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(("content", "mode"), [("#!/bin/sh\n", 0o644), ("\0not a program", 0o755)])
+def test_a_program_that_cannot_be_executed_is_said_to_be_so(tmp_path, content, mode):
+    program = tmp_path / "compiler"
+    program.write_text(content)
+    program.chmod(mode)
+    with pytest.raises(ToolMissingError, match="compiler` cannot be run") as caught:
+        proc.run([program])
+    assert caught.value.why
+    assert caught.value.fix
+
+
+def test_a_program_is_looked_up_on_the_path_of_the_environment_given(tmp_path):
+    program = tmp_path / "helper"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert proc.find("helper") is None
+    assert proc.find("helper", {"PATH": str(tmp_path)}) == program
+    assert proc.find("sh", {"PATH": str(tmp_path)}) is None
+
+
+def test_an_environment_without_path_finds_only_what_the_system_has(tmp_path, monkeypatch):
+    program = tmp_path / "helper"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert proc.find("helper") == program
+    assert proc.find("helper", {"HOME": "/"}) is None
+
+
+def test_a_required_program_says_how_to_get_it():
+    assert proc.require("sh", fix="").name == "sh"
+    with pytest.raises(ToolMissingError) as caught:
+        proc.require("no-such-program", fix="install it")
+    assert caught.value.fix == "install it"
+
+
+@pytest.mark.parametrize("kind", ["obedient", "deaf"])
+def test_an_interruption_stops_the_program_with_all_that_it_started(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(proc, "STOP_GRACE_SECONDS", 0.5)
+    told = tmp_path / "pid"
+    ready = Path(f"{told}.ready")
+
+    def interrupt() -> None:
+        eventually(ready.exists)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    other = threading.Thread(target=interrupt)
+    other.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            python("-c", FAMILY, kind, str(told))
+    finally:
+        other.join()
+    assert eventually(lambda: gone(int(told.read_text())))
