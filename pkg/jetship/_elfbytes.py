@@ -1,4 +1,4 @@
-"""Reading an ELF file's bytes within their bounds, and its section table."""
+"""Reading an ELF file's bytes within their bounds: sections, and the records of the tables."""
 
 import mmap
 import struct
@@ -21,6 +21,22 @@ class Section:
     name: str
     offset: int
     size: int
+
+
+@dataclass(frozen=True)
+class Undefined:
+    """A symbol that another library must define; `library` is who defined it at link time.
+
+    The loader never looks for a symbol that is not `referenced` by a relocation, such as the
+    one with which the headers of GCC 13 ask the linker for a new enough libstdc++.
+    """
+
+    name: str
+    version: str | None
+    library: str | None
+    weak: bool
+    kind: str
+    referenced: bool = True
 
 
 def unpack(layout: str, data: Data, offset: int) -> tuple[Any, ...]:

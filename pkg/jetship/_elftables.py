@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jetship._elfbytes import Data, ElfError, Section, cut, text, unpack
+from jetship._elfbytes import Data, ElfError, Section, Undefined, cut, text, unpack
 
 # Tags of the dynamic segment.
 _NULL, _NEEDED, _PLTRELSZ, _HASH, _STRTAB, _SYMTAB, _RELA, _RELASZ = 0, 1, 2, 4, 5, 6, 7, 8
@@ -21,18 +21,8 @@ _VERNEED, _VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 _KINDS = {0: "notype", 1: "object", 2: "func", 6: "tls", 10: "ifunc"}
 _BINDINGS = {1: "global", 2: "weak", 10: "unique"}
 _HIDDEN = 0x8000
+_NO_VERSION: tuple[None, None] = (None, None)
 _MAX_VERSION_RECORDS = 1 << 16
-
-
-@dataclass(frozen=True)
-class Undefined:
-    """A symbol that another library must define; `library` is who defined it at link time."""
-
-    name: str
-    version: str | None
-    library: str | None
-    weak: bool
-    kind: str
 
 
 @dataclass(frozen=True)
@@ -112,13 +102,23 @@ class Tables:
     def undefined(self, versions: Versions) -> tuple[Undefined, ...]:
         """Return the symbols that another library must define."""
         strings, found = self._strings(), []
-        for name, info, _, section, version in self._symbols():
+        referenced = self._referenced(_RELA, _RELASZ) | self._referenced(_JMPREL, _PLTRELSZ)
+        for index, (name, info, _, section, version) in enumerate(self._symbols()):
             binding = _BINDINGS.get(info >> 4)
             if section != 0 or binding is None:
                 continue
-            asked, library = versions.by_index.get(version & ~_HIDDEN, (None, None))
-            kind = _KINDS.get(info & 15, "other")
-            found.append(Undefined(text(strings, name), asked, library, binding == "weak", kind))
+            # Indices 0 and 1 mean no version; 1 may also be the name of the file itself.
+            number = version & ~_HIDDEN
+            asked = versions.by_index.get(number, _NO_VERSION) if number > 1 else _NO_VERSION
+            symbol = Undefined(
+                name=text(strings, name),
+                version=asked[0],
+                library=asked[1],
+                weak=binding == "weak",
+                kind=_KINDS.get(info & 15, "other"),
+                referenced=index in referenced,
+            )
+            found.append(symbol)
         return tuple(found)
 
     def exports(self, versions: Versions) -> dict[str, tuple[str, ...]]:
@@ -221,7 +221,8 @@ class Tables:
         if self.dynsym is not None:
             counts.append(self.dynsym.size // 24)
         elif not self._value(_HASH):
-            counts += [self._relocated(_RELA, _RELASZ), self._relocated(_JMPREL, _PLTRELSZ)]
+            used = self._referenced(_RELA, _RELASZ) | self._referenced(_JMPREL, _PLTRELSZ)
+            counts.append(max(used, default=-1) + 1)
         return max(counts)
 
     def _gnu_hash_count(self) -> int:
@@ -238,9 +239,11 @@ class Tables:
             last += 1
         return int(last) + 1
 
-    def _relocated(self, tag: int, size_tag: int) -> int:
-        size = self._value(size_tag)
+    def _referenced(self, tag: int, size_tag: int) -> set[int]:
+        """Return the indices of the symbols that the relocations of one table name."""
+        size = self._value(size_tag) // 24 * 24
         if size == 0:
-            return 0
-        rows = struct.iter_unpack("<QQq", cut(self.data, self._at(tag), size // 24 * 24))
-        return max((info >> 32 for _, info, _ in rows), default=-1) + 1
+            return set()
+        # The upper half of the second field; most relocations name no symbol, which is 0.
+        rows = struct.iter_unpack("<12xI8x", cut(self.data, self._at(tag), size))
+        return {index for (index,) in rows} - {0}

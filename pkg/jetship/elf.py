@@ -13,8 +13,8 @@ from typing import Any
 
 from elftools.elf.enums import ENUM_E_MACHINE
 
-from jetship._elfbytes import Data, ElfError, Section, sections_of, unpack
-from jetship._elftables import Tables, Undefined
+from jetship._elfbytes import Data, ElfError, Section, Undefined, sections_of, unpack
+from jetship._elftables import Tables
 
 __all__ = [
     "Data",

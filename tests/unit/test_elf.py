@@ -185,3 +185,8 @@ def test_claims_that_would_take_hours_are_refused(good):
     elf[elf.index(tag) + 8 : elf.index(tag) + 16] = struct.pack("<Q", 1 << 40)
     with pytest.raises(ElfError, match="version records"):
         parse_elf(bytes(elf))
+
+
+def test_symbols_that_no_relocation_names_are_marked(corpus):
+    elf = read_elf(corpus / "members/unused.so")
+    assert [symbol.name for symbol in elf.undefined if not symbol.referenced] == ["nobody"]

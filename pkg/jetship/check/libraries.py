@@ -4,7 +4,7 @@ There is no cache on disk: the tables of a whole sysroot and torch are read in a
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
@@ -17,9 +17,12 @@ from jetship.toolchain.model import Toolchain
 
 @dataclass(frozen=True)
 class Library:
-    """One library that is on the target; `grade` says how near this copy is to the target's."""
+    """One library that is on the target, under a name by which others need it.
 
-    soname: str
+    `grade` says how near this copy is to the target's own.
+    """
+
+    name: str
     elf: ElfFile
     grade: Grade = "exact"
 
@@ -31,7 +34,7 @@ class Library:
         if symbol.version is None:
             return "" in versions
         # A library without version records answers any version, unless it is the named one.
-        unversioned = not self.elf.version_definitions and symbol.library != self.soname
+        unversioned = not self.elf.version_definitions and symbol.library != self.name
         return symbol.version in versions or unversioned
 
 
@@ -41,6 +44,10 @@ class Scope:
 
     libraries: tuple[Library, ...]
     untabled: tuple[str, ...]
+
+    @property
+    def names(self) -> Set[str]:
+        return {library.name for library in self.libraries}
 
     def find(self, symbol: Undefined) -> Library | None:
         """Return the first library that defines the symbol."""
@@ -59,7 +66,7 @@ class TargetLibraries:
     libraries: Mapping[str, Library] = field(default_factory=dict)
     stubs: frozenset[str] = frozenset()
     interpreter: str | None = None
-    own: frozenset[str] = frozenset()
+    own: Set[str] = frozenset()
 
     @classmethod
     def of(cls, toolchain: Toolchain) -> Self:
@@ -81,10 +88,16 @@ class TargetLibraries:
         return cls(found, stubs, next((name for name in names if name in found), None))
 
     def with_wheel(self, members: Iterable[tuple[str, ElfFile]]) -> Self:
-        """Return these libraries and those that the wheel itself brings, by file name."""
-        own = {elf.soname or name: Library(elf.soname or name, elf) for name, elf in members}
-        added = frozenset(own) - frozenset(self.libraries)
-        return replace(self, libraries={**self.libraries, **own}, own=added)
+        """Return these libraries and those that the wheel itself brings, by file name.
+
+        The loader opens a file by its name, and takes a soname for one that is loaded already.
+        """
+        found = dict(self.libraries)
+        for name, elf in members:
+            found[name] = Library(name, elf)
+            if elf.soname:
+                found.setdefault(elf.soname, Library(elf.soname, elf))
+        return replace(self, libraries=found, own=found.keys() - self.libraries.keys())
 
     def scope(self, elf: ElfFile) -> Scope:
         """Return all that is loaded with `elf`: what it needs, what that needs, and Python."""
@@ -101,7 +114,7 @@ class TargetLibraries:
             else:
                 found[name] = library
                 waiting += library.elf.needed  # grows while it is walked: breadth first
-        return Scope((Library(elf.soname or "", elf), *found.values()), tuple(untabled))
+        return Scope((Library(elf.soname or "itself", elf), *found.values()), tuple(untabled))
 
 
 def _folders(toolchain: Toolchain) -> Iterator[Path]:

@@ -35,6 +35,16 @@ def string_abi(symbol: str) -> str | None:
     return "pre-cxx11" if symbol.startswith("_Z") and "Ss" in _skeleton(symbol) else None
 
 
+def abi_twins(one: str, other: str) -> bool:
+    """Return whether two symbols of one C++ name differ by the ABI of std::string.
+
+    A function that only returns one has the tag B5cxx11 in its name with the new ABI.
+    """
+    if {string_abi(one), string_abi(other)} == {"cxx11", "pre-cxx11"}:
+        return True
+    return one != other and one.replace("B5cxx11", "") == other.replace("B5cxx11", "")
+
+
 def demangle(symbols: Iterable[str], filters: Iterable[str]) -> Mapping[str, str]:
     """Return C++ names by mangled name, with the first of the programs `filters` that is there.
 
@@ -50,8 +60,17 @@ def demangle(symbols: Iterable[str], filters: Iterable[str]) -> Mapping[str, str
         done = proc.run([program, *batch])
         lines = done.stdout.splitlines()
         if done.ok and len(lines) == len(batch):
-            found.update(zip(batch, lines, strict=True))
+            found.update(zip(batch, map(_shorter, lines), strict=True))
     return found
+
+
+def _shorter(name: str) -> str:
+    """Return a C++ name with std::string written as people write it."""
+    return re.sub(
+        r"std::(__cxx11::)?basic_string<char, std::char_traits<char>, std::allocator<char> ?>",
+        r"std::\1string",
+        name,
+    )
 
 
 def _identifiers(symbol: str, place: int) -> list[str]:

@@ -156,8 +156,10 @@ def libraries(facts: Facts) -> Iterator[Finding]:
         known = facts.libraries.libraries
         astray = [name for name in file.needed if _astray(name, member, file, facts)]
         absent = [name for name in file.needed if name not in known]
-        for name in absent:
-            yield _unknown_library(member.name, name, facts)
+        whys = {name: facts.platform.accepts_unknown(name) for name in absent}
+        for why in dict.fromkeys(whys.values()):
+            names = [name for name in absent if whys[name] == why]
+            yield _unknown_libraries(member.name, names, why, facts)
         if astray:
             reason = f"no RPATH of it leads to {', '.join(astray)}, which the wheel brings along"
             fix = "link it with -Wl,-rpath,'$ORIGIN/<the way to that folder>'"
@@ -178,23 +180,24 @@ def _astray(name: str, member: Member, file: ElfFile, facts: Facts) -> bool:
     }
     homes = {
         posixpath.normpath(f"./{posixpath.dirname(other.name)}")
-        for other, elf in facts.wheel.readable
-        if (elf.soname or other.file) == name
+        for other in facts.wheel.members
+        if other.file == name
     }
     return not places & homes
 
 
-def _unknown_library(subject: str, name: str, facts: Facts) -> Finding:
-    if name in facts.libraries.stubs:
-        reason = f"it needs {name}, and only an empty import stub of that is at hand"
+def _unknown_libraries(subject: str, names: list[str], why: str | None, facts: Facts) -> Finding:
+    listed = ", ".join(names)
+    if facts.libraries.stubs.issuperset(names):
+        reason = f"it needs {listed}, of which only empty import stubs are at hand"
     else:
-        reason = f"it needs {name}, and nothing says that this is on the target"
+        reason = f"it needs {listed}, and nothing says that the target has that"
     return Finding(
         "libraries",
         "unknown",
         subject,
         reason,
-        (name,),
-        f"put {name} into the wheel, link without it, or check for a platform that has it",
-        accepted=facts.platform.accepts_unknown(name),
+        tuple(names),
+        "put it into the wheel, link without it, or check for a platform that has it",
+        accepted=why,
     )

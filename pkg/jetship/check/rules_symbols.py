@@ -29,9 +29,9 @@ class _Open:
 
 _SENTENCES = {
     "abi": "it was compiled with the other C++ ABI (std::string) than the target's torch",
-    "missing": "{count} that it leaves open are in no library that is loaded with it",
-    "unknown": "where {count} come from cannot be told without {libraries}",
-    "accepted": "{count} come from libraries that this platform lacks: {libraries}",
+    "missing": "no library that is loaded with it has {count} that it leaves open",
+    "unknown": "the origin of {count} cannot be told without {libraries}",
+    "accepted": "it takes {count} from libraries that this platform lacks: {libraries}",
 }
 _FIXES = {
     "abi": "compile it with -D_GLIBCXX_USE_CXX11_ABI={abi}, C++ and CUDA files alike, "
@@ -46,7 +46,7 @@ def symbols(facts: Facts) -> Iterator[Finding]:
     """Every symbol that a file leaves open is in a library that is loaded with it."""
     for member, file in facts.loadable:
         scope = facts.libraries.scope(file)
-        wanted = [symbol for symbol in file.undefined if not symbol.weak]
+        wanted = [s for s in file.undefined if s.referenced and not s.weak]
         owners = [(symbol, scope.find(symbol)) for symbol in wanted]
         opens = [_classify(symbol, scope, facts) for symbol, owner in owners if owner is None]
         found = [owner for _, owner in owners if owner is not None]
@@ -96,7 +96,7 @@ def _classify(symbol: Undefined, scope: Scope, facts: Facts) -> _Open:
     near, owner = _near(symbol.name, scope)
     if abi and mangled.in_torch(symbol.name) and abi != have:
         return _Open(symbol, "abi", f"; {owner} has {near}" if near else "")
-    if near and {abi, mangled.string_abi(near)} == {"cxx11", "pre-cxx11"}:
+    if near and mangled.abi_twins(symbol.name, near):
         return _Open(symbol, "abi", f"; {owner} has {near}")
     kind = _kind(symbol, scope, facts)
     if kind == "accepted":
@@ -104,14 +104,14 @@ def _classify(symbol: Undefined, scope: Scope, facts: Facts) -> _Open:
     if near:
         return _Open(symbol, kind, f"; {owner} has another one of that name: {near}")
     elsewhere = [
-        library.soname for library in facts.libraries.libraries.values() if library.answers(symbol)
+        library.name for library in facts.libraries.libraries.values() if library.answers(symbol)
     ]
     hint = f"; {elsewhere[0]} has it, but the file does not need that" if elsewhere else ""
     return _Open(symbol, kind, hint)
 
 
 def _kind(symbol: Undefined, scope: Scope, facts: Facts) -> str:
-    if not scope.untabled or symbol.library in {library.soname for library in scope.libraries}:
+    if not scope.untabled or symbol.library in scope.names:
         return "missing"
     if symbol.library is not None:
         return "unknown"
@@ -134,7 +134,7 @@ def _near(name: str, scope: Scope) -> tuple[str, str]:
     if qualified is None:
         return "", ""
     found = [
-        (export, library.soname)
+        (export, library.name)
         for library in scope.libraries
         for export in library.elf.exports
         if qualified in export and mangled.qualified_name(export) == qualified

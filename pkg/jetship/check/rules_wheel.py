@@ -67,9 +67,15 @@ def _wheel_file_problems(facts: Facts) -> Iterator[str]:
         tags = frozenset(tag for line in lines for tag in parse_tag(str(line)))
     except ValueError:
         tags = frozenset()
-    if tags != facts.wheel.tags:
+    # Not all of the platform: wheels of repute were renamed from linux to manylinux.
+    if {_kernel(tag) for tag in tags} != {_kernel(tag) for tag in facts.wheel.tags}:
         written = ", ".join(sorted(map(str, tags))) or "no readable tag"
         yield f"WHEEL has {written}; the file name {_listed(facts.wheel.tags)}"
+
+
+def _kernel(tag: Tag) -> tuple[str, str, str]:
+    machine = re.sub(r"^(?:many)?linux(?:\d+|_\d+_\d+)?_", "", tag.platform)
+    return tag.interpreter, tag.abi, machine
 
 
 def _python_problems(facts: Facts) -> Iterator[str]:

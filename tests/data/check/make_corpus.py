@@ -39,6 +39,7 @@ class Source:
     fatbin: bytes = b""
     flags: tuple[str, ...] = ()
     machine: int = AARCH64
+    tail: str = ""
 
     def code(self) -> str:
         """Return the C source; a mangled C++ name is a valid C name."""
@@ -51,7 +52,7 @@ class Source:
             data = ",".join(map(str, self.fatbin))
             attribute = '__attribute__((section(".nv_fatbin"), used))'
             lines.append(f"static const unsigned char fatbin[] {attribute} = {{{data}}};")
-        return "\n".join(lines) + "\n"
+        return "\n".join([*lines, self.tail]) + "\n"
 
 
 def fatbin(*images: tuple[int, int], flags: int = 0x11, payload: bytes = b"\x7fELF") -> bytes:
@@ -74,7 +75,12 @@ TARGET = (
     Source(
         "libc10.so",
         "libc10.so",
-        ("_ZN3c106answerEv", f"_ZN3c105printE{NEW_STRING}", "_ZN3c106deviceEa"),
+        (
+            "_ZN3c106answerEv",
+            f"_ZN3c105printE{NEW_STRING}",
+            "_ZN3c106deviceEa",
+            "_ZN3c104nameB5cxx11Ev",
+        ),
         calls=("puts",),
         links=("libc.so.6",),
     ),
@@ -97,6 +103,8 @@ MEMBERS = (
     Source("unlinked.so", calls=(*CALLS, "_ZN2at5emptyEv"), links=LINKS),
     Source("abi.so", calls=(*CALLS, f"_ZN3c105printE{OLD_STRING}"), links=LINKS),
     Source("newabi.so", calls=(f"_ZN3c105printE{NEW_STRING}",), links=LINKS),
+    Source("returned.so", calls=(*CALLS, "_ZN3c104nameEv"), links=LINKS),
+    Source("unused.so", calls=CALLS, links=LINKS, tail='__asm__(".globl nobody");'),
     Source("drift.so", calls=(*CALLS, "_ZN3c106deviceEab"), links=LINKS),
     Source("newer.so", calls=("newer",), links=("newer/libc.so.6",)),
     Source("fresh.so", calls=("fresh",), links=("libc.so.6",)),

@@ -53,7 +53,7 @@ def test_damaged_toolchain(toolchain):
 
 def test_scope_is_what_is_needed_and_what_that_needs(libraries, corpus):
     scope = libraries.scope(read_elf(corpus / "members/unlinked.so"))
-    names = [library.soname for library in scope.libraries[1:]]
+    names = [library.name for library in scope.libraries[1:]]
     assert names == ["libc.so.6", "libc10.so", "libpython3.11.so.1.0"]
     scope = libraries.scope(read_elf(corpus / "members/stranger.so"))
     assert scope.untabled == ("libstranger.so.1",)

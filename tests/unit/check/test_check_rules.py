@@ -50,6 +50,7 @@ class TestRecord:
         ({"wheel_tag": "cp311-cp311-linux_x86_64"}, "WHEEL has cp311-cp311-linux_x86_64"),
         ({"headers": ("Requires-Python: <3.9",)}, "Requires-Python is '<3.9'"),
         ({"headers": ("Requires-Python: nonsense",)}, "Requires-Python is 'nonsense'"),
+        ({"wheel_tag": "cp310-cp310-linux_aarch64"}, "WHEEL has cp310-cp310-linux_aarch64"),
         ({"edited": {"pkg-1.0.dist-info/WHEEL": b"Wheel-Version: 2.0\n"}}, "layout version '2.0'"),
     ],
 )
@@ -57,6 +58,11 @@ def test_metadata(check, of, bent, evidence):
     (finding,) = of(check("good.so", **bent), "metadata")
     assert finding.outcome == "fail"
     assert evidence in "\n".join(finding.evidence)
+
+
+def test_metadata_of_a_wheel_that_was_renamed_to_manylinux(check):
+    tag = "cp311-cp311-manylinux_2_17_aarch64.manylinux2014_aarch64"
+    assert check("good.so", tag=tag, wheel_tag="cp311-cp311-linux_aarch64").outcome == "pass"
 
 
 @pytest.mark.parametrize(
@@ -216,7 +222,7 @@ class TestLibraries:
         (finding,) = of(report, "libraries")
         assert finding.outcome == "unknown"
         assert "CPU build" in finding.accepted
-        assert "only an empty import stub" in finding.reason
+        assert "only empty import stubs" in finding.reason
         assert report.outcome == "pass"
 
     def test_stub_where_the_platform_does_not_accept(self, check, target):
@@ -227,6 +233,13 @@ class TestLibraries:
     def test_brought_by_the_wheel(self, check, corpus, member):
         own = (corpus / "elsewhere/libown.so").read_bytes()
         spec = WheelSpec({f"pkg/_C{EXT}": member("own.so"), "pkg.libs/libown.so": own})
+        assert check(spec).outcome == "pass"
+
+    def test_renamed_by_a_repair_tool(self, check, corpus, member):
+        # The file is found by its name; its soname may still be the old one.
+        own = (corpus / "elsewhere/libown.so").read_bytes()
+        ours = member("own.so").replace(b"libown.so\0", b"libnew.so\0")
+        spec = WheelSpec({f"pkg/_C{EXT}": ours, "pkg.libs/libnew.so": own})
         assert check(spec).outcome == "pass"
 
     @pytest.mark.parametrize("case", [("astray.so", "pkg.libs"), ("own.so", "elsewhere")])
@@ -264,6 +277,14 @@ class TestSymbols:
         assert "other C++ ABI" in finding.reason
         assert "_GLIBCXX_USE_CXX11_ABI=1" in finding.fix
         assert "libc10.so has" in finding.evidence[0]
+
+    def test_other_abi_of_what_is_returned(self, check, of):
+        (finding,) = of(check("returned.so"), "symbols")
+        assert "other C++ ABI" in finding.reason
+
+    def test_symbol_that_no_relocation_names_is_not_looked_for(self, check, of):
+        (finding,) = of(check("unused.so"), "symbols")
+        assert finding.outcome == "pass"
 
     def test_other_abi_the_other_way_round(self, check, of, target, libraries):
         old = f"_ZN3c105printE{make_corpus.OLD_STRING}"
