@@ -1,6 +1,10 @@
 """The stages in order: target, toolchain, wheel, report. A failing wheel goes no further."""
 
-from collections.abc import Sequence
+import contextlib
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,13 +16,14 @@ from jetship.check.findings import Report
 from jetship.check.libraries import TargetLibraries
 from jetship.errors import CheckError, ConfigError, JetshipError
 from jetship.pin import pin_of
-from jetship.store import Store
+from jetship.store import Store, disk_errors
 from jetship.targets.catalog import Catalog
 from jetship.targets.model import Target, parse_target_id
 from jetship.targets.resolve import DEFAULT_PLATFORM, resolve
 from jetship.toolchain.prepare import prepare
 
 REJECTED = "rejected"
+_STAGING_PREFIX = ".staging-"
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,12 @@ def produce(
 
     A wheel that passes its check is in `dist`; one that does not is in `dist`/rejected, for
     inspection.
+
+    Raises:
+        ConfigError: `dist` is a file.
     """
+    if dist.exists() and not dist.is_dir():
+        raise ConfigError(f"{dist} is not a folder", fix="name another one with --dist DIR")
     results = []
     for target in targets:
         try:
@@ -52,15 +62,15 @@ def produce(
 
 def _produce(project: Project, target: Target, store: Store, dist: Path) -> Produced:
     toolchain = prepare(target.platform, store)
-    staging = dist / ".staging" / target.id
-    logs = dist / "logs"
-    built = build_project(project, target, toolchain, store=store, out=staging, logs=logs)
-    console.step(f"checking {built.path.name}")
-    report = check_wheel(built.path, target, TargetLibraries.of(toolchain))
-    accepted = report.outcome == "pass"
-    final = (dist if accepted else dist / REJECTED) / built.path.name
-    final.parent.mkdir(parents=True, exist_ok=True)
-    built.path.replace(final)
+    with _only_build(project, target, store, dist), _staging(dist) as staging:
+        logs = dist / "logs"
+        built = build_project(project, target, toolchain, store=store, out=staging, logs=logs)
+        console.step(f"checking {built.path.name}")
+        report = check_wheel(built.path, target, TargetLibraries.of(toolchain))
+        accepted = report.outcome == "pass"
+        final = (dist if accepted else dist / REJECTED) / built.path.name
+        final.parent.mkdir(parents=True, exist_ok=True)
+        built.path.replace(final)
     wheel = BuiltWheel(final, built.sha256, target, built.log, built.seconds)
     error = None if accepted else CheckError(
         f"{final.name} does not fit {target.id}" if report.outcome == "fail"
@@ -68,6 +78,28 @@ def _produce(project: Project, target: Target, store: Store, dist: Path) -> Prod
         fix=f"see the findings above; the wheel is in {final.parent} for inspection",
     )  # fmt: skip
     return Produced(target, wheel, report, error)
+
+
+@contextlib.contextmanager
+def _only_build(project: Project, target: Target, store: Store, dist: Path) -> Iterator[None]:
+    """Let builds that would write the same log and wheel run one after the other."""
+    place = f"{dist.resolve()}/{project.folder.resolve().name}"
+    name = f"build-{target.id}-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
+    with store.locked(name, doing=f"builds {project.folder} for {target.id}"):
+        yield
+
+
+@contextlib.contextmanager
+def _staging(dist: Path) -> Iterator[Path]:
+    """Yield a folder on the disk of `dist`, for a wheel that is not checked yet."""
+    fix = "free some space, or name another folder with --dist DIR"
+    with disk_errors(dist, what="the folder of the finished wheels", fix=fix):
+        dist.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=dist))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def check(wheel: Path, target: Target, store: Store) -> Report:

@@ -26,6 +26,10 @@ from jetship.errors import DownloadError
 
 CHUNK_BYTES = 1 << 20
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR)
+CACHE_FIX = (
+    "free some space, or set JETSHIP_CACHE to a folder on a larger disk "
+    "(a debian-12 toolchain needs about 3 GB)"
+)
 
 
 def default_root() -> Path:
@@ -61,7 +65,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def disk_errors(where: Path) -> Iterator[None]:
+def disk_errors(where: Path, *, what: str = "the cache", fix: str = CACHE_FIX) -> Iterator[None]:
     """Turn a full or read-only disk under `where` into a `DownloadError` that says so."""
     try:
         yield
@@ -70,10 +74,7 @@ def disk_errors(where: Path) -> Iterator[None]:
         if reason is None:
             raise
         raise DownloadError(
-            f"cannot write to the cache: {reason}",
-            why=f"the cache is {where}",
-            fix="free some space, or set JETSHIP_CACHE to a folder on a larger disk "
-            "(a debian-12 toolchain needs about 3 GB)",
+            f"cannot write to {what}: {reason}", why=f"{what} is {where}", fix=fix
         ) from error
 
 
@@ -127,8 +128,13 @@ class Store:
         return final
 
     @contextlib.contextmanager
-    def locked(self, name: str) -> Iterator[None]:
-        """Hold the lock `name`; a second process waits and is told so."""
+    def locked(self, name: str, *, doing: str = "") -> Iterator[None]:
+        """Hold the lock `name`; a second process waits and is told so.
+
+        Args:
+            name: of the lock.
+            doing: what the holder does (default: it prepares `name`).
+        """
         folder = self.root / "locks"
         with disk_errors(self.root):
             folder.mkdir(parents=True, exist_ok=True)
@@ -137,7 +143,7 @@ class Store:
             try:
                 lock.acquire(timeout=0.2)
             except filelock.Timeout:
-                console.note(f"another jetship prepares {name}; waiting for it")
+                console.note(f"another jetship {doing or f'prepares {name}'}; waiting for it")
                 lock.acquire()
         try:
             yield

@@ -9,7 +9,7 @@ from jetship.build import environment, isolated
 from jetship.build.finish import finish
 from jetship.build.project import Project
 from jetship.build.wheelfile import Wheel
-from jetship.store import Store, sha256_of
+from jetship.store import Store, disk_errors, sha256_of
 from jetship.targets.model import Target
 from jetship.toolchain.model import Toolchain
 
@@ -48,12 +48,15 @@ def build_project(
     log.write_bytes(b"")
     console.step(f"building {project.folder} for {target.id}")
     with store.scratch() as scratch:
-        sources = scratch / "sources"
-        project.copy_sources(sources)
-        cross = environment.create(toolchain, target, scratch / "cross")
-        console.note(f"TORCH_CUDA_ARCH_LIST={target.arch_list}, {environment.max_jobs()} jobs")
-        built = isolated.build_wheel(sources, cross, scratch / "wheel", log)
-        wheel = finish(Wheel.read(built), target, project)
+        with disk_errors(store.root):
+            sources = scratch / "sources"
+            project.copy_sources(sources)
+            cross = environment.create(toolchain, target, scratch / "cross")
+            console.note(f"TORCH_CUDA_ARCH_LIST={target.arch_list}, {environment.max_jobs()} jobs")
+            built = isolated.build_wheel(
+                sources, cross, scratch / "wheel", log, shown_as=project.folder
+            )
+            wheel = finish(Wheel.read(built), target, project)
         path = wheel.write(out)
     seconds = time.monotonic() - started
     return BuiltWheel(path, sha256_of(path), target, log, seconds)

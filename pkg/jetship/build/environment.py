@@ -150,6 +150,7 @@ def _variables(toolchain: Toolchain, target: Target, folder: Path, facts: Path) 
             [str(toolchain.bin), str(toolchain.cuda_home / "bin"), ninja.BIN_DIR]
         ),
         "PYTHONPATH": os.pathsep.join([str(STANDIN), str(folder)]),
+        "LC_ALL": "C.UTF-8",
         "PYTHONNOUSERSITE": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "_PYTHON_SYSCONFIGDATA_NAME": SYSCONFIG_MODULE,
@@ -162,7 +163,8 @@ def _variables(toolchain: Toolchain, target: Target, folder: Path, facts: Path) 
         # Import stubs define nothing, so a linker that drops what it sees no use for (Debian's
         # cross GCC asks for that) would drop libc10_cuda from NEEDED, and the loader then looks
         # for its symbols nowhere.
-        "LDFLAGS": f"-Wl,--no-as-needed -L{toolchain.stubs}",
+        # nvcc puts its process id into a local symbol; those are left out, for the same bytes always.
+        "LDFLAGS": f"-Wl,--no-as-needed -Wl,--discard-all -L{toolchain.stubs}",
         "MAX_JOBS": str(max_jobs()),
         # torch asks whether the compiler is the one that built it; the toolchain chose it.
         "TORCH_DONT_CHECK_COMPILER_ABI": "1",

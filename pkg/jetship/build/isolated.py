@@ -1,8 +1,10 @@
 """PEP 517 in isolation: build requirements on the build machine, hooks in the cross environment."""
 
+import errno
 import os
 import re
 import subprocess  # noqa: TID251 - only its exception, which `build` raises
+import tempfile
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -20,12 +22,18 @@ from jetship.errors import BuildError, DownloadError
 ANSWERED_BY_STANDIN = "torch"
 SHOWN_LINES = 40
 _COMPLAINT = re.compile(
-    r"error[: ]|Error:|fatal:|undefined reference|cannot find -l|No such file or directory",
+    r"\berror[: ]|Error:|\bfatal *:|undefined reference|cannot find -l|No such file or directory",
     re.IGNORECASE,
 )
+# Command lines of compilers, as setuptools, ninja and their errors show them.
+_COMMAND = re.compile(r"(\[\d+/\d+\] )?/\S+/bin/\S+ |error: command '", re.IGNORECASE)
+_FRAME = re.compile(r'  File "(?P<file>[^"]+)", line \d+')
+_SETUP = "<string>"  # what setuptools calls setup.py when it runs it
 
 
-def build_wheel(sources: Path, cross: CrossEnvironment, out: Path, log: Path) -> Path:
+def build_wheel(
+    sources: Path, cross: CrossEnvironment, out: Path, log: Path, *, shown_as: Path | None = None
+) -> Path:
     """Build the project in `sources` into a wheel in `out`.
 
     Args:
@@ -33,16 +41,18 @@ def build_wheel(sources: Path, cross: CrossEnvironment, out: Path, log: Path) ->
         cross: the cross environment.
         out: an empty folder for the wheel.
         log: everything that the build prints goes here.
+        shown_as: the folder that error messages name instead of `sources`.
 
     Raises:
-        BuildError: a hook failed; the last complaints of the compiler are in the message.
-        DownloadError: a build requirement cannot be installed.
+        BuildError: a hook failed; the compiler's first complaints are in the message.
+        DownloadError: a build requirement cannot be installed, or the disk is full.
     """
 
     def run_hook(
         cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None
     ) -> None:
         env = compose(os.environ, cross, extra_environ or {})
+        env["JETSHIP_SOURCES"] = str(sources.resolve())  # for the compilers of the toolchain
         words = list(cmd)
         done = proc.run(words, env=env, cwd=Path(cwd) if cwd else None, log=log)
         if not done.ok:
@@ -55,7 +65,7 @@ def build_wheel(sources: Path, cross: CrossEnvironment, out: Path, log: Path) ->
             _install(env, builder.get_requires_for_build("wheel"), log)
             return Path(builder.build("wheel", out))
     except build.BuildBackendException as error:
-        raise build_failed(log) from error
+        raise build_failed(log, sources=sources, shown_as=shown_as) from error
     except build.BuildException as error:
         raise BuildError("the project cannot be built", why=str(error)) from error
 
@@ -86,9 +96,28 @@ def _is_torch(requirement: str) -> bool:
         return False
 
 
-def build_failed(log: Path) -> BuildError:
-    """Return the error of a failed build, with the compiler's own words out of its log."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+def build_failed(
+    log: Path, *, sources: Path | None = None, shown_as: Path | None = None
+) -> BuildError | DownloadError:
+    """Return the error of a failed build, with the compiler's own words out of its log.
+
+    Args:
+        log: what the build printed.
+        sources: the copy that was built; it is gone when people read the error.
+        shown_as: the folder that it was copied from.
+    """
+    text = log.read_text(encoding="utf-8", errors="replace")
+    if os.strerror(errno.ENOSPC) in text:
+        return DownloadError(
+            "the build ran out of disk space",
+            why=f"it works in {sources or 'the cache'} and in {tempfile.gettempdir()}",
+            fix="free some space, or set JETSHIP_CACHE and TMPDIR to folders on a larger disk; "
+            f"the whole log is {log}",
+        )
+    if sources is not None and shown_as is not None:
+        for copied in (sources, sources.resolve()):
+            text = text.replace(f"{copied}/", f"{shown_as}/")
+    lines = text.splitlines()
     return BuildError(
         "the project did not build",
         why="its own words:\n" + "\n".join(f"    {line}" for line in complaints(lines)),
@@ -97,19 +126,28 @@ def build_failed(log: Path) -> BuildError:
 
 
 def complaints(lines: list[str]) -> list[str]:
-    """Return the lines of a build log that say why it failed, without Python's traceback.
+    """Return the lines of a build log that say why it failed, without setuptools' own frames.
 
     The first complaint with what follows it is worth more than the end of the log, where
     setuptools and ninja only say that something failed.
     """
     end = next(
-        (n for n, line in enumerate(lines) if line.startswith("Traceback (most recent")), None
+        (n for n, line in enumerate(lines) if line.startswith("Traceback (most recent")), len(lines)
     )
-    compiler = lines[:end] if end is not None else lines
+    compiler = [line for line in lines[:end] if not _COMMAND.match(line)]
     first = next((n for n, line in enumerate(compiler) if _COMPLAINT.search(line)), None)
     if first is not None:
         return _shortened(compiler[max(0, first - 1) : first + SHOWN_LINES])
-    return _shortened(list(deque(lines, SHOWN_LINES // 2)))
+    return _shortened(list(deque(_own_frames(lines[end:]) or lines, SHOWN_LINES // 2)))
+
+
+def _own_frames(traceback: list[str]) -> list[str]:
+    """Return a traceback from where it enters setup.py."""
+    for number, line in enumerate(traceback):
+        frame = _FRAME.match(line)
+        if frame and frame["file"] == _SETUP:
+            return [text.replace(f'"{_SETUP}"', '"setup.py"') for text in traceback[number:]]
+    return []
 
 
 def _shortened(lines: list[str]) -> list[str]:

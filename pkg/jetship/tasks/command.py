@@ -1,8 +1,11 @@
 """What every task shares: errors become exit codes, and paths may be given in any number."""
 
+import contextlib
 import functools
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, cast
 
 from invoke.exceptions import Exit
@@ -33,7 +36,8 @@ def command(*, paths: str = "", **options: Any) -> Callable[[Callable[..., None]
         @functools.wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> None:
             try:
-                function(*args, **kwargs)
+                with _stoppable():
+                    function(*args, **kwargs)
             except JetshipError as error:
                 _leave(error, as_json=bool(kwargs.get("json")))
             except Reported as told:
@@ -47,6 +51,27 @@ def command(*, paths: str = "", **options: Any) -> Callable[[Callable[..., None]
         return cast("Task[Any]", task(guarded, **options))
 
     return decorate
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a task as Ctrl-C does, so that no compiler is left running."""
+
+    def stop(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    signals = [signal.SIGTERM, signal.SIGHUP]
+    if threading.current_thread() is not threading.main_thread():
+        signals = []
+    # One that is ignored (nohup) or handled already stays as it is.
+    taken = [number for number in signals if signal.getsignal(number) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _leave(error: JetshipError, *, as_json: bool) -> NoReturn:

@@ -13,7 +13,8 @@ from jetship.toolchain.model import Toolchain
 BINUTILS = ("ar", "as", "ld", "nm", "objcopy", "objdump", "ranlib", "readelf", "strip", "c++filt")
 
 # The wrapper finds its folders from its own path, so the toolchain may lie anywhere. The cross
-# GCC's libraries (mpfr, isl, ...) come with it; the C library is the build machine's.
+# GCC's libraries (mpfr, isl, ...) come with it; the C library is the build machine's. What it
+# compiles gets no path of this machine into it: __FILE__ starts at /toolchain, or in the project.
 _WRAPPER = """\
 #!/bin/sh
 # Written by jetship: {program} for {triplet}, against this toolchain's sysroot.
@@ -22,6 +23,23 @@ root=$(cd "$bin/.." && pwd -P)
 LD_LIBRARY_PATH=$root/buildroot/usr/lib/x86_64-linux-gnu${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}
 export LD_LIBRARY_PATH
 exec "$root/buildroot/usr/bin/{triplet}-{program}" {options}"$@"
+"""
+
+# CUDA's compilers make the names of what is local to a .cu file from a digest of its path, so they
+# are told the path within the project.
+_CUDA_WRAPPER = """\
+#!/bin/sh
+# Written by jetship: {program}, which is told of paths within the project only.
+before=
+for word do
+    shift
+    if [ "$before" = --orig_src_path_name ] && [ -n "${{JETSHIP_SOURCES:-}}" ]; then
+        case $word in "$JETSHIP_SOURCES"/*) word=${{word#"$JETSHIP_SOURCES"}} ;; esac
+    fi
+    before=$word
+    set -- "$@" "$word"
+done
+exec "${{0%/*}}/{program}.real" "$@"
 """
 
 # nvcc finds the rest of CUDA through this file, beside its own binary.
@@ -74,7 +92,10 @@ def write_wrappers(toolchain: Toolchain) -> None:
     """Write the programs that a build calls: the cross compiler, bound to the sysroot."""
     triplet = toolchain.multiarch
     version = toolchain.platform.toolchain.compiler.removeprefix("g++-")
-    options = '--sysroot="$root/sysroot" '
+    options = (
+        '--sysroot="$root/sysroot" -ffile-prefix-map="$root"=/toolchain '
+        '${JETSHIP_SOURCES:+"-ffile-prefix-map=$JETSHIP_SOURCES/="} '
+    )
     for name in ("gcc", "g++", "cpp"):
         program = f"{name}-{version}"
         text = _WRAPPER.format(program=program, triplet=triplet, options=options)
@@ -107,6 +128,9 @@ def lay_out_cuda(toolchain: Toolchain, nvcc: Path, headers: Path) -> None:
     (home / "nvvm/bin").mkdir(parents=True)
     shutil.copy2(private / "bin/cicc", home / "nvvm/bin/cicc")
     shutil.copytree(private / "libdevice", home / "nvvm/libdevice")
+    for compiler in (home / "bin/cudafe++", home / "nvvm/bin/cicc"):
+        compiler.rename(compiler.with_name(f"{compiler.name}.real"))
+        _write_program(compiler, _CUDA_WRAPPER.format(program=compiler.name))
     write_atomically(home / "bin/nvcc.profile", _NVCC_PROFILE.encode())
     for include in sorted(headers.glob("nvidia/*/include")):
         shutil.copytree(include, home / "include", dirs_exist_ok=True)

@@ -21,6 +21,7 @@ from jetship.toolchain.progress import watch_folder
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 LISTS_VALID_SECONDS = 24 * 3600
+_DISK_FULL = ("No space left", "write error", "enough free space")  # in apt's and dpkg-deb's words
 
 _CONFIG = """\
 Dir::State "{root}";
@@ -242,7 +243,7 @@ def _download_error(what: str, done: proc.Finished) -> DownloadError:
         line for line in done.stderr.splitlines() if line.strip()
     ]
     text = "; ".join(line.removeprefix("E: ") for line in said[-3:])
-    if "No space left" in done.stderr or "write error" in done.stderr:
+    if any(words in done.stderr for words in _DISK_FULL):
         return DownloadError(
             what,
             why="the disk is full",
