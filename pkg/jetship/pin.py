@@ -1,6 +1,7 @@
 """The pin: the ABI record that a wheel carries as `jetship.json` in its .dist-info."""
 
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Literal, Self
 
@@ -10,6 +11,9 @@ from jetship.errors import CheckError
 from jetship.yamlfile import Strict
 
 PIN_FILE = "jetship.json"
+
+# What zipfile says of a damaged archive, one that is encrypted or of an unknown compression.
+DAMAGED = (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 class PinnedTool(Strict):
@@ -78,7 +82,7 @@ class Pin(Strict):
             place = ".".join(str(part) for part in first["loc"])
             raise CheckError(
                 f"{PIN_FILE} is not a pin record that this jetship can read",
-                why=f"{place}: {first['msg']}",
+                why=f"{place}: {first['msg']}" if place else first["msg"],
                 fix="build the wheel again, or update jetship",
             ) from error
 
@@ -97,7 +101,7 @@ def pin_of(wheel: Path) -> Pin | None:
         with zipfile.ZipFile(wheel) as archive:
             names = [name for name in archive.namelist() if name.endswith(f".dist-info/{PIN_FILE}")]
             return Pin.from_json(archive.read(names[0])) if names else None
-    except (OSError, zipfile.BadZipFile, ValueError) as error:
+    except DAMAGED as error:
         raise CheckError(
             f"{wheel} is not a wheel that can be read",
             why=str(error),

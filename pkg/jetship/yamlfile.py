@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -38,6 +38,12 @@ _Loader.add_implicit_resolver(
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9][0-9]*)$"), list("-+0123456789")
 )
+# Nothing else may be asked for: an explicit !!float or !!timestamp would bring the guesses back.
+_Loader.yaml_constructors = {
+    tag: construct
+    for tag, construct in yaml.SafeLoader.yaml_constructors.items()
+    if tag is None or tag.rpartition(":")[2] in ("bool", "null", "int", "str", "seq", "map")
+}
 
 
 def load(path: Path, model: type[ModelT]) -> ModelT:
@@ -62,7 +68,10 @@ def load(path: Path, model: type[ModelT]) -> ModelT:
 
 
 def _parse(path: Path, text: str) -> tuple[yaml.Node | None, Any]:
-    loader = _Loader(text)
+    try:
+        loader = _Loader(text)
+    except yaml.YAMLError as error:  # a character that no YAML file may hold
+        raise ConfigError(f"{path}: not valid YAML: {error}") from error
     try:
         root = loader.get_single_node()
         if root is None:
@@ -79,24 +88,33 @@ def _parse(path: Path, text: str) -> tuple[yaml.Node | None, Any]:
         raise ConfigError(f"{place}: not valid YAML: {error.problem}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not valid YAML: {error}") from error
+    except (ValueError, LookupError) as error:  # !!int "x", or a number of thousands of digits
+        raise ConfigError(f"{path}: a value does not fit its type: {error}") from error
     finally:
         loader.dispose()
 
 
-def _repeats(node: yaml.Node) -> list[yaml.ScalarNode]:
+def _repeats(root: yaml.Node) -> list[yaml.ScalarNode]:
+    """Return every key that its mapping has already, in the order of the file."""
     found: list[yaml.ScalarNode] = []
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            found += _repeats(item)
-    elif isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    found.append(key)
-                seen.add(key.value)
-            found += _repeats(value)
-    return found
+    visited: set[int] = set()  # an alias leads to a node once more, or round in a circle
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in visited:
+            continue
+        visited.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        elif isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in node.value:
+                waiting.append(value)
+                if isinstance(key, yaml.ScalarNode):
+                    if key.value in seen:
+                        found.append(key)
+                    seen.add(key.value)
+    return sorted(found, key=lambda key: key.start_mark.index)
 
 
 def _place(path: Path, node: yaml.Node) -> str:
@@ -124,7 +142,7 @@ def _describe(
     if detail["type"] == "missing":
         return f"{place}: key {name!r} is missing"
     message = detail["msg"].removeprefix("Value error, ")
-    return f"{place}: {name}: {message}"
+    return f"{place}: {name}: {message}" if name else f"{place}: {message}"
 
 
 def _locate(root: yaml.Node | None, location: Sequence[int | str]) -> yaml.Node | None:
@@ -147,12 +165,15 @@ def _locate(root: yaml.Node | None, location: Sequence[int | str]) -> yaml.Node 
 
 def _known_keys(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
     current: Any = model
-    for part in location:
+    parts = iter(location)
+    for part in parts:
         if isinstance(part, int) or not hasattr(current, "model_fields"):
             continue
         field = current.model_fields.get(part)
         if field is None:
             return []
+        if get_origin(field.annotation) is dict:
+            next(parts, None)  # the file's own name for the entry
         current = _inner_model(field.annotation)
     return sorted(current.model_fields) if hasattr(current, "model_fields") else []
 

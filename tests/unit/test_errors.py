@@ -41,12 +41,12 @@ def test_a_message_leaves_out_what_is_not_known():
 
 
 def _raised() -> list[tuple[str, ast.Call]]:
-    found = []
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in CODES:
-                found.append((f"{path.name}:{node.lineno}", node))
-    return found
+    return [
+        (f"{path.name}:{node.lineno}", node)
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in CODES
+    ]
 
 
 @pytest.mark.parametrize("name", ["ToolMissingError", "NothingSelectedError"])

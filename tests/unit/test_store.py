@@ -18,6 +18,10 @@ def files_below(folder: Path) -> list[str]:
     return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
 
 
+def nothing(_: Path) -> None:
+    """Make an empty tree."""
+
+
 def downloaded(folder: Path, data: bytes = b"data") -> Path:
     path = folder / "thing.deb"
     path.write_bytes(data)
@@ -44,7 +48,8 @@ def test_the_digest_of_a_file_longer_than_a_chunk(tmp_path):
 def test_an_added_file_is_found_by_its_digest_and_cannot_be_written_to(store, tmp_path):
     source = downloaded(tmp_path)
     path = store.add(source, DIGEST)
-    assert path == store.blob(DIGEST, "thing.deb") == store.root / "sha256" / DIGEST[:2] / DIGEST / "thing.deb"  # fmt: skip
+    assert path == store.root / "sha256" / DIGEST[:2] / DIGEST / "thing.deb"
+    assert path == store.blob(DIGEST, "thing.deb")
     assert path.read_bytes() == b"data"
     assert path.stat().st_mode & 0o777 == 0o444
     assert not source.exists()
@@ -128,8 +133,8 @@ def test_a_tree_appears_by_rename_when_it_is_complete(store):
 
 
 def test_another_digest_is_another_tree(store):
-    one = store.tree("t", "1" * 64, lambda folder: None)
-    two = store.tree("t", "2" * 64, lambda folder: None)
+    one = store.tree("t", "1" * 64, nothing)
+    two = store.tree("t", "2" * 64, nothing)
     assert one != two
     assert not store.has_tree("t", "3" * 64)
 
@@ -145,7 +150,7 @@ def test_a_tree_that_fails_leaves_nothing_and_can_be_made_again(store, kind):
     assert not store.has_tree("t", "0" * 64)
     assert [name for name in files_below(store.root) if not name.startswith("locks/")] == []
     assert list((store.root / "tmp").iterdir()) == []
-    assert store.tree("t", "0" * 64, lambda folder: None).is_dir()
+    assert store.tree("t", "0" * 64, nothing).is_dir()
 
 
 def test_a_scratch_folder_is_empty_on_the_caches_disk_and_gone_afterwards(store):
@@ -196,14 +201,14 @@ def test_a_cache_that_cannot_be_locked_says_so(store, monkeypatch):
 
     monkeypatch.setattr(store_module.filelock.FileLock, "acquire", refuse)
     with pytest.raises(DownloadError, match="Permission denied") as caught:
-        store.tree("t", "0" * 64, lambda folder: None)
+        store.tree("t", "0" * 64, nothing)
     assert "JETSHIP_CACHE" in caught.value.fix
 
 
 def test_the_cache_cannot_be_made_below_a_file(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(DownloadError) as caught:
-        Store(tmp_path / "file").tree("t", "0" * 64, lambda folder: None)
+        Store(tmp_path / "file").tree("t", "0" * 64, nothing)
     assert "JETSHIP_CACHE" in caught.value.fix
 
 
@@ -215,7 +220,7 @@ def _prepare(root: Path, counter: Path, ready: Connection) -> None:
         ready.recv()
         (folder / "file").write_text("x")
 
-    store_module.console.note = lambda text: ready.send("waiting")
+    store_module.console.note = lambda _: ready.send("waiting")
     store = Store(root)
     tree = store.tree("t", "0" * 64, make)
     ready.send((tree / "file").read_text())
