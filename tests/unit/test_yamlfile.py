@@ -33,6 +33,9 @@ class Outer(Strict):
         return name
 
 
+KNOWN = "inner, name, nothing, ready, rows, table"
+
+
 class Anything(Strict):
     value: object
 
@@ -148,7 +151,7 @@ def test_repeated_keys_are_told_with_their_places_in_the_order_of_the_file(refus
         ("name: x\nnmae: y\n", "file.yaml:2:1: unknown key 'nmae'; did you mean 'name'?"),
         (
             "name: x\nzzz: y\n",
-            f"file.yaml:2:1: unknown key 'zzz'; known keys: {', '.join(sorted(Outer.model_fields))}",
+            f"file.yaml:2:1: unknown key 'zzz'; known keys: {KNOWN}",
         ),
         ("ready: true\n", "file.yaml:1:1: key 'name' is missing"),
         ("", "file.yaml: key 'name' is missing"),

@@ -26,7 +26,9 @@ class Arch:
         Raises:
             ValueError: the text is neither.
         """
-        match = re.fullmatch(r"(\d{1,2})\.(\d)", text) or re.fullmatch(r"sm_(\d{1,2})(\d)", text)
+        match = re.fullmatch(r"([0-9]{1,2})\.([0-9])", text) or re.fullmatch(
+            r"sm_([0-9]{1,2})([0-9])", text
+        )
         if match is None:
             raise ValueError(f"{text!r} is not a compute capability such as 6.2")
         return cls(int(match[1]), int(match[2]))
@@ -221,7 +223,7 @@ class Target:
         torch = self.platform.torch
         parts = [
             self.platform.name.replace("-", ""),
-            "torch" + torch.version.replace(".", ""),
+            "torch" + re.sub(r"[^a-z0-9]", "", torch.version.lower()),
             "cxx11abi" if torch.cxx11_abi else "precxx11abi",
             "cu" + self.platform.cuda.version.replace(".", ""),
             self.code_label,
@@ -238,7 +240,7 @@ def parse_target_id(text: str) -> tuple[tuple[DeviceCode, ...], str]:
     Raises:
         ConfigError: it is not of the form sm62-debian-12.
     """
-    match = re.fullmatch(r"(sm\d{2,3}(?:ptx)?(?:\.sm\d{2,3}(?:ptx)?)*)-(.+)", text)
+    match = re.fullmatch(r"(sm[0-9]{2,3}(?:ptx)?(?:\.sm[0-9]{2,3}(?:ptx)?)*)-(.+)", text)
     if match is None:
         raise ConfigError(f"{text!r} is not a target id", fix="write it like sm62-debian-12")
     code = []

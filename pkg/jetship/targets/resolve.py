@@ -34,7 +34,9 @@ def resolve(
     code = tuple(_device_code(catalog, chosen, entry) for entry in _entries(arch))
     repeated = sorted({str(c.arch) for c in code if [d.arch for d in code].count(c.arch) > 1})
     if repeated:
-        raise ConfigError(f"--arch names {', '.join(repeated)} more than once")
+        raise ConfigError(
+            f"--arch names {', '.join(repeated)} more than once", fix="name each one once"
+        )
     if fat:
         return (Target(tuple(sorted(code, key=lambda c: c.arch)), chosen),)
     return tuple(Target((one,), chosen) for one in code)
