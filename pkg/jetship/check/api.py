@@ -41,17 +41,18 @@ def check_wheel(wheel: Path, target: Target, libraries: TargetLibraries) -> Repo
     own = ((member.file, elf) for member, elf in facts_of_wheel.readable)
     facts = Facts(facts_of_wheel, target, libraries.with_wheel(own))
     findings = tuple(finding for rule in RULES for finding in rule(facts))
-    return Report(wheel.name, facts_of_wheel.sha256, target.id, with_cxx_names(findings, target))
+    return Report(
+        wheel.name, facts_of_wheel.sha256, target.id, with_cxx_names(findings, libraries.demangler)
+    )
 
 
-def with_cxx_names(findings: tuple[Finding, ...], target: Target) -> tuple[Finding, ...]:
+def with_cxx_names(findings: tuple[Finding, ...], demangler: Path | None) -> tuple[Finding, ...]:
     """Return the findings with C++ names in front of the mangled ones in their evidence."""
     blocking = [finding for finding in findings if finding.outcome != "pass"]
     names = {
         name for finding in blocking for text in finding.evidence for name in _mangled_in(text)
     }
-    filters = (f"{target.platform.machine}-linux-gnu-c++filt", "c++filt")
-    known = mangled.demangle(names, filters) if names else {}
+    known = mangled.demangle(names, demangler) if names and demangler else {}
     return tuple(
         replace(finding, evidence=tuple(_demangled(text, known) for text in finding.evidence))
         for finding in findings

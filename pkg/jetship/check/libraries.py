@@ -60,7 +60,8 @@ class TargetLibraries:
 
     `stubs` names those that only look like libraries, `own` those that only the wheel brings.
     `interpreter` is the soname (or file name) under which the table of Python itself stands:
-    extension modules take its symbols from the running program.
+    extension modules take its symbols from the running program. `demangler` is the program
+    that turns mangled names into C++ ones, for the report.
     """
 
     libraries: Mapping[str, Library] = field(default_factory=dict)
@@ -85,7 +86,12 @@ class TargetLibraries:
         stubs = frozenset(path.name for path in toolchain.stubs.glob("*.so*"))
         version = toolchain.platform.python.version
         names = (f"libpython{version}.so.1.0", f"python{version}")
-        return cls(found, stubs, next((name for name in names if name in found), None))
+        return cls(
+            found,
+            stubs,
+            next((name for name in names if name in found), None),
+            demangler=toolchain.bin / f"{toolchain.multiarch}-c++filt",
+        )
 
     def with_wheel(self, members: Iterable[tuple[str, ElfFile]]) -> Self:
         """Return these libraries and those that the wheel itself brings, by file name.

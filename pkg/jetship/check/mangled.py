@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from jetship import proc
 
@@ -45,15 +46,12 @@ def abi_twins(one: str, other: str) -> bool:
     return one != other and one.replace("B5cxx11", "") == other.replace("B5cxx11", "")
 
 
-def demangle(symbols: Iterable[str], filters: Iterable[str]) -> Mapping[str, str]:
-    """Return C++ names by mangled name, with the first of the programs `filters` that is there.
+def demangle(symbols: Iterable[str], program: Path) -> Mapping[str, str]:
+    """Return C++ names by mangled name, with a c++filt program.
 
-    Empty where there is none: then people see the mangled names.
+    Empty where it does not work: then people see the mangled names.
     """
-    program = next((name for name in filters if proc.find(name)), None)
     names = sorted({name for name in symbols if name.startswith("_Z")})
-    if program is None:
-        return {}
     found: dict[str, str] = {}
     for start in range(0, len(names), _BATCH):
         batch = names[start : start + _BATCH]

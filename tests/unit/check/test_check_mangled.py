@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from jetship.check.mangled import demangle, in_torch, qualified_name, string_abi
 
@@ -42,5 +44,8 @@ def test_in_torch():
 
 def test_demangle():
     names = ["_ZN3c106answerEv", "puts"]
-    assert demangle(names, ["no-such-filter", "c++filt"]) == {"_ZN3c106answerEv": "c10::answer()"}
-    assert demangle(names, ["no-such-filter"]) == {}
+    assert demangle(names, Path("c++filt")) == {"_ZN3c106answerEv": "c10::answer()"}
+
+
+def test_a_demangler_that_fails_leaves_the_names_mangled():
+    assert demangle(["_ZN3c106answerEv"], Path("false")) == {}
