@@ -68,6 +68,7 @@ class TargetLibraries:
     stubs: frozenset[str] = frozenset()
     interpreter: str | None = None
     own: Set[str] = frozenset()
+    demangler: Path | None = None
 
     @classmethod
     def of(cls, toolchain: Toolchain) -> Self:
