@@ -35,7 +35,7 @@ CACHE_FIX = (
 def default_root() -> Path:
     """Return the cache root: `JETSHIP_CACHE`, or the user's cache folder."""
     chosen = os.environ.get("JETSHIP_CACHE")
-    return Path(chosen).resolve() if chosen else Path(platformdirs.user_cache_dir("jetship"))
+    return Path(chosen or platformdirs.user_cache_dir("jetship")).resolve()
 
 
 def sha256_of(path: Path) -> str:

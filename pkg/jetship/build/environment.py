@@ -163,7 +163,7 @@ def _variables(toolchain: Toolchain, target: Target, folder: Path, facts: Path) 
         # Import stubs define nothing, so a linker that drops what it sees no use for (Debian's
         # cross GCC asks for that) would drop libc10_cuda from NEEDED, and the loader then looks
         # for its symbols nowhere.
-        # nvcc puts its process id into a local symbol; those are left out, for the same bytes always.
+        # nvcc puts its process id into a local symbol: without those, the bytes are the same.
         "LDFLAGS": f"-Wl,--no-as-needed -Wl,--discard-all -L{toolchain.stubs}",
         "MAX_JOBS": str(max_jobs()),
         # torch asks whether the compiler is the one that built it; the toolchain chose it.

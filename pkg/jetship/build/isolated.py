@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 from jetship import console, proc
 from jetship.build.environment import CrossEnvironment, compose
 from jetship.errors import BuildError, DownloadError
+from jetship.toolchain.pypi import pip_reason
 
 # The stand-in answers for it; a real one would be gigabytes for the wrong machine.
 ANSWERED_BY_STANDIN = "torch"
@@ -81,10 +82,9 @@ def _install(env: DefaultIsolatedEnv, requirements: Collection[str], log: Path) 
         output = _text(error.stdout) + _text(error.stderr)
         with log.open("a") as stream:
             stream.write(output)
-        said = [line for line in output.splitlines() if line.startswith("ERROR")]
         raise DownloadError(
             f"build requirements cannot be installed: {', '.join(wanted)}",
-            why=(said[-1].removeprefix("ERROR: ") if said else f"pip's output is in {log}"),
+            why=pip_reason(output) or f"pip's output is in {log}",
             fix="check the network and pip's settings, or the project's [build-system] requires",
         ) from error
 

@@ -98,13 +98,26 @@ def _tags(platform: Platform, part: WheelPart) -> list[str]:
     return words
 
 
+def pip_reason(output: str) -> str:
+    """Return why pip failed, out of what it printed.
+
+    Of an index that does not answer pip warns, and its error then says that there is no such
+    version; the warning is the reason.
+    """
+    broken = re.findall(r"after connection broken by '(.+)': ", output)
+    if broken:
+        reason = broken[-1].rpartition(": ")[2].rstrip("'\")")
+        return f"the package index does not answer: {reason}"
+    said = [line for line in output.splitlines() if line.startswith("ERROR")]
+    return "; ".join(line.removeprefix("ERROR: ") for line in said[-2:])
+
+
 def _error(requirements: Sequence[str], done: proc.Finished) -> DownloadError | ToolMissingError:
     if "No module named pip" in done.stderr:
         return ToolMissingError(
             f"{sys.executable} has no pip",
             fix=f"{sys.executable} -m ensurepip, or install jetship into a venv made with pip",
         )
-    said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
     names = ", ".join(line.split()[0] for line in requirements)
     if "DO NOT MATCH THE HASHES" in done.stderr:
         got = re.search(r"Got\s+([0-9a-f]{64})", done.stderr)
@@ -122,6 +135,6 @@ def _error(requirements: Sequence[str], done: proc.Finished) -> DownloadError | 
         )
     return DownloadError(
         f"pip could not download {names}",
-        why="; ".join(line.removeprefix("ERROR: ") for line in said[-2:]) or done.stderr[-300:],
+        why=pip_reason(done.stderr) or done.stderr[-300:],
         fix="check the network and pip's settings, then run the same command again",
     )
