@@ -88,6 +88,7 @@ def libraries(corpus) -> TargetLibraries:
         libraries={elf.soname: Library(elf.soname, elf) for elf in made},
         stubs=frozenset({"libc10_cuda.so", "libtorch_cuda.so"}),
         interpreter="libpython3.11.so.1.0",
+        demangler=Path("c++filt"),
     )
 
 
