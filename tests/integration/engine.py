@@ -27,17 +27,15 @@ START_SECONDS = 60
 def running_engine() -> Iterator[docker.DockerClient]:
     """Yield a client of the running engine, or of one that lives as long as this context."""
     ensure_emulation()
-    with contextlib.suppress(ToolMissingError):
-        yield connect()
-        return
-    _install("dockerd", "docker.io")
-    with tempfile.TemporaryDirectory(prefix="jetship-engine-") as folder:
-        daemon, socket, log = _start(Path(folder))
-        try:
-            yield _wait_for(daemon, socket, log)
-        finally:
-            daemon.send_signal(signal.SIGTERM)
-            daemon.wait(START_SECONDS)
+    try:
+        running = connect()
+    except ToolMissingError:
+        _install("dockerd", "docker.io")
+        with _own_engine() as client:
+            yield client
+    else:
+        with contextlib.closing(running):
+            yield running
 
 
 def ensure_emulation() -> None:
@@ -49,6 +47,18 @@ def ensure_emulation() -> None:
         _run("mount", "-t", "binfmt_misc", "binfmt_misc", str(BINFMT))
     if not (BINFMT / "qemu-aarch64").exists():
         _run("update-binfmts", "--enable", "qemu-aarch64")
+
+
+@contextlib.contextmanager
+def _own_engine() -> Iterator[docker.DockerClient]:
+    with tempfile.TemporaryDirectory(prefix="jetship-engine-") as folder:
+        daemon, socket, log = _start(Path(folder))
+        try:
+            with contextlib.closing(_wait_for(daemon, socket, log)) as client:
+                yield client
+        finally:
+            daemon.send_signal(signal.SIGTERM)
+            daemon.wait(START_SECONDS)
 
 
 def _start(folder: Path) -> tuple["subprocess.Popen[bytes]", str, Path]:

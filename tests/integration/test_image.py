@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import signal
+import socket
 import tarfile
 import threading
 import zipfile
@@ -18,6 +19,7 @@ from jetship.errors import CheckError, ImageError, ToolMissingError
 from jetship.image.archive import plan
 from jetship.image.base import base_image
 from jetship.image.build import build_image
+from jetship.image.engine import connect
 from jetship.image.smoke import smoke
 from jetship.image.stubs import MissingSymbol, missing_symbols
 from jetship.image.tree import Layer
@@ -44,25 +46,27 @@ int allocator_is_null(void) {{ return {VARIABLE} == 0; }}
 int exchange(void) {{ return {FUNCTION}(0); }}
 """
 
+# torch is imported late: under emulation that takes twenty seconds.
 MODULE = """\
 import ctypes, glob, json, os, platform, sys, time
-import torch
 
 print("tinyops speaks on stderr", file=sys.stderr)
+what = sys.argv[1] if len(sys.argv) > 1 else "ok"
+if what == "sleep":
+    time.sleep(600)
+if what == "noise":
+    sys.exit(print("no JSON here"))
+
+import torch
+
 folder = os.path.dirname(__file__)
 library = ctypes.CDLL(glob.glob(os.path.join(folder, "_C*.so"))[0])
-what = sys.argv[1] if len(sys.argv) > 1 else "ok"
 if what == "call":
     library.exchange()
-elif what == "sleep":
-    time.sleep(600)
-elif what == "noise":
-    print("no JSON here")
-else:
-    print(json.dumps({
-        "torch": torch.__version__, "machine": platform.machine(),
-        "threads": library.threads(), "null": library.allocator_is_null(),
-    }))
+print(json.dumps({
+    "torch": torch.__version__, "machine": platform.machine(),
+    "threads": library.threads(), "null": library.allocator_is_null(),
+}))
 """
 
 
@@ -359,8 +363,9 @@ def test_smoke_that_takes_too_long_is_stopped(engine, image, run_smoke):
     assert containers_of(engine, image) == []
 
 
-def test_ctrl_c_leaves_no_container(engine, image, run_smoke):
-    timer = threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGINT))
+@pytest.mark.parametrize("seconds", [0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 1.0, 3.0])
+def test_ctrl_c_leaves_no_container(engine, image, run_smoke, seconds):
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         run_smoke("python3", "-m", "tinyops", "sleep")
@@ -379,3 +384,23 @@ def test_missing_command_is_an_image_error(engine, image, run_smoke):
         run_smoke("no-such-program")
     assert "executable file not found" in caught.value.why
     assert containers_of(engine, image) == []
+
+
+def test_missing_socket_is_named_with_what_to_do(tmp_path, monkeypatch):
+    where = f"unix://{tmp_path}/docker.sock"
+    monkeypatch.setenv("DOCKER_HOST", where)
+    with pytest.raises(ToolMissingError) as caught:
+        connect()
+    assert where in caught.value.what
+    assert "not installed, or it is not running" in caught.value.why
+    assert "apt-get install docker.io" in caught.value.fix
+
+
+def test_socket_without_an_engine_is_told_from_a_missing_one(tmp_path, monkeypatch):
+    path = tmp_path / "docker.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+    with pytest.raises(ToolMissingError) as caught:
+        connect()
+    assert "nothing listens there" in caught.value.why

@@ -175,18 +175,18 @@ def _follow(answers: Iterable[Mapping[str, Any]], tag: str, base: str) -> None:
         ImageError: one of them is an error.
     """
     said: list[str] = []
+    failure = ""
+    # To the very end, past an error: an answer that is not read out keeps its connection.
     for answer in answers:
-        if "error" in answer:
-            message = str(answer["error"]).strip()
-            missing = re.search(
-                r"pull access denied|manifest unknown|not found|no such host", message
-            )
-            raise ImageError(
-                f"{tag} could not be built",
-                why="\n       ".join([*said[-SHOWN_LINES:], message]),
-                fix=f"make sure that the engine has {base} (`docker images`)" if missing else "",
-            )
+        failure = failure or str(answer.get("error", "")).strip()
         line = str(answer.get("stream", "")).strip()
         if line:
             console.debug(line)
             said.append(line)
+    if failure:
+        absent = re.search(r"pull access denied|manifest unknown|not found|no such host", failure)
+        raise ImageError(
+            f"{tag} could not be built",
+            why="\n       ".join([*said[-SHOWN_LINES:], failure]),
+            fix=f"make sure that the engine has {base} (`docker images`)" if absent else "",
+        )

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 from collections.abc import Iterator
 
 import docker.errors
@@ -43,9 +44,13 @@ def connect() -> docker.DockerClient:
     """
     where = endpoint()
     try:
+        # First by hand, for the plain cause: the SDK buries it three exceptions deep.
+        if where.startswith("unix://"):
+            with socket.socket(socket.AF_UNIX) as plain:
+                plain.connect(where.removeprefix("unix://"))
         client = docker.DockerClient(base_url=where, timeout=TIMEOUT_SECONDS)
         client.ping()
-    except (docker.errors.DockerException, requests.RequestException) as error:
+    except (docker.errors.DockerException, requests.RequestException, OSError) as error:
         raise ToolMissingError(
             f"no Docker engine answers at {where}", why=_why(error), fix=_fix(error)
         ) from error
@@ -85,18 +90,17 @@ def _text(error: docker.errors.APIError) -> str:
 
 
 def _why(error: Exception) -> str:
-    text = str(error)
-    if "PermissionError" in text:
+    if isinstance(error, PermissionError):
         return "the socket is there, and this user may not open it"
-    if "FileNotFoundError" in text:
+    if isinstance(error, FileNotFoundError):
         return "there is no such socket: the engine is not installed, or it is not running"
-    if "ConnectionRefused" in text:
+    if isinstance(error, ConnectionRefusedError):
         return "nothing listens there: the engine is not running"
-    return text
+    return str(error)
 
 
 def _fix(error: Exception) -> str:
-    if "PermissionError" in str(error):
+    if isinstance(error, PermissionError):
         return "`sudo usermod -aG docker $USER`, then log in again"
     return (
         "install it (`apt-get install docker.io`, or Docker Desktop), start it "

@@ -4,11 +4,14 @@ import contextlib
 import io
 import json
 import threading
+import uuid
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import docker.errors
+import requests
 from docker.models.containers import Container
 from docker.types import LogConfig
 
@@ -82,30 +85,42 @@ def _container(
 ) -> Iterator[Container]:
     """Create the container; remove it on every way out, Ctrl-C too."""
     environment = _environment(client, image) if stubs is not None else {}
-    with engine_errors(f"creating a container of {image}"):
-        container = client.containers.create(
-            image,
-            list(command),
-            platform="linux/" + OCI_NAMES[target.platform.machine][0],
-            environment=environment,
-            network_mode="none",
-            # The output is read back, whatever the engine does with logs otherwise.
-            log_config=LogConfig(type=LogConfig.types.JSON),
-            # qemu never ends where it is the first process and the emulated program crashes:
-            # the kernel keeps the fatal signal from it. So docker-init is the first.
-            init=init,
-        )
+    name = f"jetship-smoke-{uuid.uuid4().hex}"
     try:
+        # In a thread, which Ctrl-C does not reach: leaving the block waits for the engine's
+        # answer, so the container exists, or never will, when it is removed by its name.
+        with engine_errors(f"creating a container of {image}"), ThreadPoolExecutor(1) as thread:
+            making = thread.submit(
+                client.containers.create,
+                image,
+                list(command),
+                name=name,
+                platform="linux/" + OCI_NAMES[target.platform.machine][0],
+                environment=environment,
+                network_mode="none",
+                # The output is read back, whatever the engine does with logs otherwise.
+                log_config=LogConfig(type=LogConfig.types.JSON),
+                # qemu never ends where it is the first process and the emulated program
+                # crashes: the kernel keeps the fatal signal from it. So docker-init is first.
+                init=init,
+            )
+            container = making.result()
         if stubs is not None:
             # Copied, not mounted: the engine may be on another machine.
             with engine_errors("copying the stand-in libraries"):
                 container.put_archive("/", _stub_archive(stubs))
         yield container
     finally:
-        try:
-            container.remove(force=True)
-        except docker.errors.APIError as error:
-            console.warn(f"the container {container.short_id} is left behind: {error}")
+        _remove(client, name)
+
+
+def _remove(client: docker.DockerClient, name: str) -> None:
+    try:
+        client.api.remove_container(name, force=True, v=True)
+    except docker.errors.NotFound:
+        return
+    except (docker.errors.DockerException, requests.RequestException) as error:
+        console.warn(f"the container {name} is left behind: {error}")
 
 
 def _environment(client: docker.DockerClient, image: str) -> dict[str, str]:
