@@ -5,7 +5,6 @@ is the user's own: `JETSHIP_DEBIAN_MIRROR`, or the one that this machine's apt a
 """
 
 import os
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -208,13 +207,23 @@ def unpack(packages: Sequence[Path], root: Path) -> None:
     for package in packages:
         done = proc.run(["dpkg-deb", "--extract", package, root])
         if not done.ok:
-            raise _download_error(f"{package.name} cannot be unpacked", done)
+            raise _unpack_error(package, root, done)
     for name in ("bin", "lib", "sbin"):
         old = root / name
         if old.is_dir() and not old.is_symlink():
             _merge(old, root / "usr" / name)
             old.symlink_to(f"usr/{name}")
     _make_links_relative(root)
+
+
+def _unpack_error(package: Path, root: Path, done: proc.Finished) -> DownloadError:
+    if "No space left" in done.stderr:
+        return _download_error(f"{package.name} cannot be unpacked", done)
+    return DownloadError(
+        f"{package.name} cannot be unpacked into {root}",
+        why=done.stderr.strip()[-300:],
+        fix=f"if the file is damaged, delete {package} and run the same command again",
+    )
 
 
 def _merge(source: Path, destination: Path) -> None:
@@ -261,15 +270,3 @@ def _download_error(what: str, done: proc.Finished) -> DownloadError:
         why=text,
         fix="check the network and this machine's apt settings, then run the same command again",
     )
-
-
-def require_dpkg() -> None:
-    """Check that packages can be unpacked here.
-
-    Raises:
-        ToolMissingError: there is no dpkg-deb.
-    """
-    if shutil.which("dpkg-deb") is None:
-        raise ToolMissingError(
-            "`dpkg-deb` is not installed", fix="install your distribution's dpkg package"
-        )

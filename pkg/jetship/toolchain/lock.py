@@ -61,8 +61,15 @@ def write_lock(platform: Platform, lock: Lock, folder: Path | None = None) -> Pa
     for part, files in sorted(lock.parts.items()):
         lines.append(f"  {part}:")
         for item in sorted(files, key=lambda one: one.name):
-            fields = ", ".join(f"{key}: {value}" for key, value in item.model_dump().items())
+            fields = ", ".join(
+                f"{key}: {_plain(value)}" for key, value in item.model_dump().items()
+            )
             lines.append(f"    - {{{fields}}}")
     path = lock_path(platform, folder)
     write_atomically(path, ("\n".join(lines) + "\n").encode())
     return path
+
+
+def _plain(value: str | int) -> str:
+    """Return the value as YAML; a version such as 20230311 needs quotes to stay text."""
+    return f'"{value}"' if isinstance(value, str) and value.isdigit() else str(value)

@@ -3,6 +3,7 @@
 import hashlib
 import inspect
 import re
+import sys
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -177,7 +178,7 @@ def _digest(platform: Platform, lock: Lock, parts: Sequence[str]) -> str:
     for name in sorted(parts):
         for item in _locked(platform, lock, name):
             digest.update(f"{name} {item.sha256}\n".encode())
-    for module in (assemble, debian):
+    for module in (assemble, debian, sys.modules[__name__]):
         digest.update(inspect.getsource(module).encode())
     digest.update(platform.toolchain.compiler.encode())
     return digest.hexdigest()

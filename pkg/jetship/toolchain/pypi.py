@@ -133,8 +133,11 @@ def _error(requirements: Sequence[str], done: proc.Finished) -> DownloadError | 
             why="the disk is full",
             fix="free some space, or set JETSHIP_CACHE to a folder on a larger disk",
         )
+    others = re.search(r"\(from versions: (?!none)", done.stderr)
     return DownloadError(
         f"pip could not download {names}",
         why=pip_reason(done.stderr) or done.stderr[-300:],
-        fix="check the network and pip's settings, then run the same command again",
+        fix="the index has other versions only: renew the lock file with `invoke lock`"
+        if others
+        else "check the network and pip's settings, then run the same command again",
     )

@@ -1,0 +1,91 @@
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from jetship import proc
+
+MakeDeb = Callable[..., Path]
+Answer = Callable[[list[str], dict], proc.Finished]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A symbolic link in a package."""
+
+    target: str
+
+
+@dataclass
+class FakePrograms:
+    """Stands at the edge to the outside: answers for programs, and remembers what was asked."""
+
+    answer: Answer
+    calls: list[list[str]] = field(default_factory=list)
+    options: list[dict] = field(default_factory=list)
+
+    def run(self, argv, **options) -> proc.Finished:
+        words = [str(word) for word in argv]
+        self.calls.append(words)
+        self.options.append(options)
+        return self.answer(words, options)
+
+
+@pytest.fixture
+def programs(monkeypatch):
+    """Replace all programs by one answer, or by a function of their argv and options."""
+
+    def install(answer: Answer | None = None, *, status=0, stdout="", stderr="") -> FakePrograms:
+        def same(argv: list[str], _options: dict) -> proc.Finished:
+            return proc.Finished(tuple(argv), status, stdout, stderr)
+
+        fake = FakePrograms(answer or same)
+        monkeypatch.setattr(proc, "run", fake.run)
+        return fake
+
+    return install
+
+
+@pytest.fixture
+def on_path(monkeypatch):
+    """Say that every program is, or that none is, on PATH."""
+
+    def say(*, there: bool) -> None:
+        monkeypatch.setattr(proc, "find", lambda program, *_: Path(program) if there else None)
+
+    return say
+
+
+@pytest.fixture
+def make_deb(tmp_path) -> MakeDeb:
+    """Make a real Debian package out of file contents and links."""
+
+    def make(
+        name: str,
+        files: Mapping[str, str | Link],
+        *,
+        version: str = "1.0",
+        architecture: str = "arm64",
+    ) -> Path:
+        root = tmp_path / "debs" / f"{name}.tree"
+        control = f"Package: {name}\nVersion: {version}\nArchitecture: {architecture}\n"
+        control += "Maintainer: Nobody <nobody@example.invalid>\nDescription: a test\n"
+        for path, content in {"DEBIAN/control": control, **files}.items():
+            place = root / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, Link):
+                place.symlink_to(content.target)
+            else:
+                place.write_text(content)
+                place.chmod(0o755 if content.startswith("#!") else 0o644)
+        package = root.parent / f"{name}_{version.replace(':', '%3a')}_{architecture}.deb"
+        done = proc.run(["dpkg-deb", "--build", "--root-owner-group", "-Znone", root, package])
+        assert done.ok, done.stderr
+        return package
+
+    return make
+
+
+@pytest.fixture
+def link() -> type[Link]:
+    return Link
