@@ -42,7 +42,8 @@ def finish(built: Wheel, target: Target, project: Project) -> Wheel:
         if not any(name.startswith(f"{project.import_guard}/") for name in wheel.members):
             raise BuildError(
                 f"[tool.jetship] import-guard names {project.import_guard!r}, "
-                "and the wheel has no such package"
+                "and the wheel has no such package",
+                fix="name a package that the wheel brings, or remove the line",
             )
         wheel = wheel.with_member(f"{project.import_guard}/{GUARD_NAME}", GUARD.read_bytes())
     return wheel.with_member(f"{wheel.dist_info}/{PIN_FILE}", pin_of(wheel, target).to_json())

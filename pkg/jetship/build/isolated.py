@@ -68,7 +68,9 @@ def build_wheel(
     except build.BuildBackendException as error:
         raise build_failed(log, sources=sources, shown_as=shown_as) from error
     except build.BuildException as error:
-        raise BuildError("the project cannot be built", why=str(error)) from error
+        raise BuildError(
+            "the project cannot be built", why=str(error), fix="mend the project"
+        ) from error
 
 
 def _install(env: DefaultIsolatedEnv, requirements: Collection[str], log: Path) -> None:

@@ -55,7 +55,9 @@ def open_project(folder: Path) -> Project:
     try:
         table = tomllib.loads(pyproject.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{pyproject} is not valid TOML", why=str(error)) from error
+        raise ConfigError(
+            f"{pyproject} is not valid TOML", why=str(error), fix="mend it there"
+        ) from error
     _require_setuptools(pyproject, table)
     return Project(folder, _import_guard(pyproject, table))
 
@@ -84,6 +86,7 @@ def _import_guard(pyproject: Path, table: dict[str, object]) -> str | None:
     guard = options.get("import-guard")
     if guard is not None and not (isinstance(guard, str) and guard.isidentifier()):
         raise ConfigError(
-            f"{pyproject}: [tool.jetship] import-guard must name a package, not {guard!r}"
+            f"{pyproject}: [tool.jetship] import-guard must name a package, not {guard!r}",
+            fix='write it like import-guard = "my_package"',
         )
     return guard

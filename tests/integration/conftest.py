@@ -1,0 +1,48 @@
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from jetship.store import Store, default_root
+from jetship.targets.catalog import Catalog
+from jetship.targets.resolve import DEFAULT_PLATFORM
+from jetship.toolchain.model import Toolchain
+from jetship.toolchain.prepare import prepare
+from product import PROJECTS, invoke
+
+
+@pytest.fixture(scope="session")
+def toolchain() -> Toolchain:
+    """The toolchain that all tests share which are not about getting one."""
+    return prepare(Catalog.load().platform(DEFAULT_PLATFORM), Store(default_root()))
+
+
+@pytest.fixture
+def dist(tmp_path) -> Path:
+    return tmp_path / "dist"
+
+
+@pytest.fixture
+def cache(toolchain, tmp_path) -> Path:
+    """A cache of this test's own, with the shared toolchain in it."""
+    root = tmp_path / "cache"
+    root.mkdir()
+    (root / "trees").symlink_to(toolchain.root.parent)
+    return root
+
+
+@pytest.fixture(scope="session")
+def kernel_wheel(toolchain, tmp_path_factory) -> Path:
+    """A wheel for 6.2 that passes its check."""
+    dist = tmp_path_factory.mktemp("kernel")
+    done = invoke("build", "--arch", "6.2", "--project", PROJECTS / "kernel", "--dist", dist)
+    return Path(done.good().stdout.strip())
+
+
+@pytest.fixture
+def large_folder(tmp_path) -> Iterator[Path]:
+    """A folder for gigabytes, which pytest would keep for the next three runs."""
+    folder = tmp_path / "large"
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder)

@@ -1,0 +1,180 @@
+"""Requests that cannot be fulfilled, and those that only ask: nothing is built here."""
+
+import json
+
+import pytest
+from product import PROJECTS, invoke, jetship, names_in
+
+BAD_ARCHS = {
+    "6.3": "no GPU of compute capability 6.3 is known",
+    "sm62": "did you mean 6.2?",
+    "All": "is not a compute capability",
+    "": "--arch is empty",
+    "Pascal": "family names do not say which GPU",
+    "6.2,,7.2": "empty entry at position 2",
+    "6.2,6.2": "names 6.2 more than once",
+    "11.0": "CUDA 11.8 of debian-12 cannot compile for 11.0 (Jetson Thor)",
+}
+
+
+@pytest.fixture
+def nothing(tmp_path):
+    """The options of a build that must not come to anything, and what would show that it did."""
+    options = {"JETSHIP_CACHE": str(tmp_path / "cache")}
+    yield ("--dist", tmp_path / "dist"), options
+    assert names_in(tmp_path / "dist") == []
+    assert names_in(tmp_path / "cache") == []
+
+
+@pytest.mark.parametrize(("arch", "said"), BAD_ARCHS.items(), ids=lambda text: repr(text)[:12])
+def test_an_arch_that_cannot_be_built_for(nothing, arch, said):
+    words, variables = nothing
+    assert said in invoke("build", "--arch", arch, *words, **variables).one_error(2)
+
+
+def test_a_platform_that_is_not_known_gets_the_nearest_one(nothing):
+    words, variables = nothing
+    done = invoke("build", "--arch", "6.2", "--platform", "debian12", *words, **variables)
+    assert "did you mean 'debian-12'?" in done.one_error(2)
+
+
+@pytest.mark.parametrize(
+    ("project", "said"),
+    [
+        ("no/such/folder", "project folder no/such/folder does not exist"),
+        ("docs", "neither pyproject.toml nor setup.py"),
+        (
+            "tests/projects/other_backend",
+            "build backend 'scikit_build_core.build' is not supported",
+        ),
+    ],
+)
+def test_a_folder_that_is_no_project(nothing, project, said):
+    words, variables = nothing
+    done = invoke("build", "--arch", "6.2", "--project", project, *words, **variables)
+    assert said in done.one_error(2)
+
+
+def test_a_pyproject_that_is_not_toml(nothing, tmp_path):
+    words, variables = nothing
+    (tmp_path / "pyproject.toml").write_text("[build-system\n")
+    done = invoke("build", "--arch", "6.2", "--project", tmp_path, *words, **variables)
+    assert "is not valid TOML" in done.one_error(2)
+
+
+def test_a_dist_that_is_a_file(tmp_path):
+    (tmp_path / "dist").touch()
+    done = invoke(
+        "build", "--arch", "6.2", "--project", PROJECTS / "plain", "--dist", tmp_path / "dist",
+        JETSHIP_CACHE=str(tmp_path / "cache"),
+    )  # fmt: skip
+    assert "is not a folder" in done.one_error(2)
+    assert names_in(tmp_path / "cache") == []
+
+
+def test_an_error_is_one_json_document_too(nothing):
+    words, variables = nothing
+    done = invoke("build", "--arch", "Pascal", "--json", *words, **variables)
+    error = done.json["error"]
+    assert error["exit_code"] == 2
+    assert error["what"] in done.one_error(2)
+    assert error["fix"]
+
+
+def test_without_arch_and_deploy_yaml_there_is_no_target(nothing, tmp_path):
+    words, variables = nothing
+    done = jetship("build", "--project", PROJECTS / "plain", *words, cwd=tmp_path, **variables)
+    assert "--arch is not given and there is no deploy.yaml" in done.one_error(2)
+
+
+def test_dry_says_what_would_be_built(nothing):
+    words, variables = nothing
+    done = invoke("build", "--arch", "6.2;7.2+PTX", "--fat", "--dry", *words, **variables)
+    (line,) = done.good().stdout.splitlines()
+    assert line.startswith("sm62.sm72ptx-debian-12: csrc with TORCH_CUDA_ARCH_LIST=6.2;7.2+PTX")
+    assert "toolchain will be downloaded" in line
+
+
+def test_dry_as_json_from_another_folder(nothing, tmp_path):
+    words, variables = nothing
+    done = jetship(
+        "build", "--arch", "6.2,7.2", "--project", PROJECTS / "plain", "--dry", "--json", *words,
+        cwd=tmp_path, **variables,
+    )  # fmt: skip
+    rows = done.good().json["plan"]
+    assert [row["target"] for row in rows] == ["sm62-debian-12", "sm72-debian-12"]
+    assert {row["torch"] for row in rows} == {"2.7.1"}
+
+
+def test_the_targets_of_deploy_yaml_are_built_when_no_arch_is_given(nothing):
+    words, variables = nothing
+    plan = invoke("build", "--dry", "--json", *words, **variables).good().json["plan"]
+    assert [row["arch_list"] for row in plan] == ["6.2", "7.2", "8.7"]
+
+
+def test_targets_lists_platforms_and_boards():
+    done = invoke("targets").good()
+    assert "debian-12" in done.stdout
+    assert "Jetson TX2" in done.stdout
+    assert "for emulation and CI" in done.stdout
+
+
+def test_targets_as_json():
+    platforms = {
+        row["platform"]: row for row in invoke("targets", "--json").good().json["platforms"]
+    }
+    assert platforms["debian-12"]["archs"]["6.2"] == ["Jetson TX2"]
+    assert "11.0" not in platforms["debian-12"]["archs"]
+
+
+def test_matrix_is_what_a_github_workflow_takes():
+    (line,) = invoke("matrix", "--format", "github").good().stdout.splitlines()
+    rows = json.loads(line)["include"]
+    assert [row["arch"] for row in rows] == ["6.2", "7.2", "8.7"]
+
+
+def test_a_matrix_in_a_format_that_is_not_known():
+    assert "'gitlab' is not known" in invoke("matrix", "--format", "gitlab").one_error(2)
+
+
+def test_doctor_says_of_everything_whether_it_is_there():
+    done = invoke("doctor")
+    rows = [line for line in done.stdout.splitlines() if not line.startswith("     fix: ")]
+    lacking = [line for line in rows if line.startswith("LACK ")]
+    assert all(line.startswith(("ok   ", "LACK ")) for line in rows)
+    assert done.stdout.count("     fix: ") == len(lacking)
+    assert done.status == (4 if lacking else 0)
+    assert "Traceback" not in done.stderr
+
+
+def test_doctor_as_json():
+    done = invoke("doctor", "--json")
+    checks = done.json["checks"]
+    assert {"x86-64 machine", "Debian archive", "Docker engine"} <= {row["name"] for row in checks}
+    assert done.status == (0 if all(row["ok"] for row in checks) else 4)
+
+
+def test_the_list_of_tasks_names_each_with_its_summary():
+    listed = invoke("--list").good().stdout
+    for task in ("build", "check", "image", "smoke", "matrix", "targets", "doctor", "lock"):
+        assert f"\n  {task} " in listed
+
+
+def test_the_help_of_a_task_explains_its_options():
+    text = invoke("--help", "build").good().stdout
+    assert "--arch" in text
+    assert "compute capability" in text
+
+
+def test_an_option_that_does_not_exist_is_no_traceback():
+    done = invoke("build", "--no-such-option")
+    assert done.status != 0
+    assert "Traceback" not in done.stderr
+
+
+def test_checking_nothing_selects_nothing():
+    assert "no wheel was named" in invoke("check").one_error(3)
+
+
+def test_the_repository_runs_from_anywhere(tmp_path):
+    assert "build" in jetship("--list", cwd=tmp_path).good().stdout
