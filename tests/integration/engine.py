@@ -12,10 +12,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import docker.errors
 from jetship import proc
 from jetship.errors import ToolMissingError
-from jetship.image.engine import TIMEOUT_SECONDS, connect
+from jetship.image.engine import connect
 
 import docker
 
@@ -82,10 +81,8 @@ def _start(folder: Path) -> tuple["subprocess.Popen[bytes]", str, Path]:
 def _wait_for(daemon: "subprocess.Popen[bytes]", socket: str, log: Path) -> docker.DockerClient:
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end and daemon.poll() is None:
-        with contextlib.suppress(docker.errors.DockerException):
-            client = docker.DockerClient(base_url=socket, timeout=TIMEOUT_SECONDS)
-            client.ping()
-            return client
+        with contextlib.suppress(ToolMissingError):
+            return connect(socket)
         time.sleep(0.2)
     tail = "\n".join(log.read_text().splitlines()[-15:])
     raise RuntimeError(f"dockerd does not start:\n{tail}")

@@ -36,13 +36,13 @@ def endpoint() -> str:
     return DEFAULT_SOCKET
 
 
-def connect() -> docker.DockerClient:
-    """Connect to the Docker engine.
+def connect(where: str | None = None) -> docker.DockerClient:
+    """Connect to the Docker engine at `where` (default: `endpoint()`).
 
     Raises:
         ToolMissingError: there is none that answers; says which socket was tried and what to do.
     """
-    where = endpoint()
+    where = where or endpoint()
     try:
         # First by hand, for the plain cause: the SDK buries it three exceptions deep.
         if where.startswith("unix://"):
