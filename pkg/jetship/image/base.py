@@ -4,9 +4,8 @@ from pathlib import Path
 
 import docker
 from jetship import console
-from jetship.errors import ImageError
 from jetship.image.archive import OCI_NAMES, plan
-from jetship.image.engine import architecture_of, engine_errors
+from jetship.image.engine import architecture_of, engine_errors, require_architecture
 from jetship.image.tree import Layer
 from jetship.store import Store
 from jetship.targets.model import Platform
@@ -46,8 +45,7 @@ def base_image(
     labels = {"org.opencontainers.image.title": f"jetship base of {platform.title}"}
     archive = plan(layers, platform.machine, labels)
     tag = f"jetship/base-{platform.name}:{archive.digest[:DIGEST_DIGITS]}"
-    wanted = OCI_NAMES[platform.machine][0]
-    if architecture_of(client, tag) == wanted:
+    if architecture_of(client, tag) == OCI_NAMES[platform.machine][0]:
         console.note(f"the engine has {tag} already")
         return tag
     console.step(f"making the base image {tag} ({sum(archive.sizes) / 1e6:.0f} MB)")
@@ -57,10 +55,6 @@ def base_image(
             archive.write(out, tag)
         with path.open("rb") as stream, engine_errors(f"loading {tag}"):
             client.images.load(stream)
-    found = architecture_of(client, tag)
-    if found != wanted:
-        raise ImageError(
-            f"the engine records {found or 'nothing'} for {tag}, not {wanted}",
-            fix="update the engine (Docker 20.10 and newer are known to work)",
-        )
+    fix = "update the engine (Docker 20.10.24 is known to work)"
+    require_architecture(client, tag, platform.machine, fix=fix)
     return tag

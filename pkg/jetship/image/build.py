@@ -16,7 +16,7 @@ from jetship.datafiles import data_dir
 from jetship.errors import CheckError, ImageError
 from jetship.image.archive import OCI_NAMES
 from jetship.image.base import packages_folder
-from jetship.image.engine import architecture_of, engine_errors
+from jetship.image.engine import engine_errors, require_architecture
 from jetship.image.tree import Layer, epoch, write_tar
 from jetship.image.wheelfile import WheelFacts, install, read_wheel
 from jetship.targets.model import Platform, Target
@@ -67,14 +67,9 @@ def build_image(
         context = Path(scratch) / "context.tar"
         write_context(context, wheel, target.platform)
         _build(client, context, tag, target.platform, arguments)
-    wanted = OCI_NAMES[target.platform.machine][0]
-    found = architecture_of(client, tag)
-    if found != wanted:
-        raise ImageError(
-            f"the engine records {found or 'nothing'} for {tag}, not {wanted}",
-            why=f"an image takes its architecture from its base, {base}",
-            fix=f"name a base image that is for {wanted}",
-        )
+    found = require_architecture(
+        client, tag, target.platform.machine, fix=f"name another base image than {base}"
+    )
     with engine_errors(f"looking for {tag}"):
         return ImageResult(tag, str(client.images.get(tag).id), found)
 

@@ -11,6 +11,7 @@ from docker.context import ContextAPI
 
 import docker
 from jetship.errors import ImageError, ToolMissingError
+from jetship.image.archive import OCI_NAMES
 
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 
@@ -83,6 +84,21 @@ def architecture_of(client: docker.DockerClient, image: str) -> str | None:
             return str(client.images.get(image).attrs["Architecture"])
         except docker.errors.ImageNotFound:
             return None
+
+
+def require_architecture(client: docker.DockerClient, image: str, machine: str, *, fix: str) -> str:
+    """Return the architecture that the engine records for an image that is for `machine`.
+
+    Raises:
+        ImageError: it is another one, or the engine has no such image.
+    """
+    wanted = OCI_NAMES[machine][0]
+    found = architecture_of(client, image)
+    if found != wanted:
+        raise ImageError(
+            f"the engine records {found or 'nothing'} for {image}, not {wanted}", fix=fix
+        )
+    return wanted
 
 
 def _text(error: docker.errors.APIError) -> str:
