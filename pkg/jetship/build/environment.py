@@ -34,6 +34,7 @@ LEAKING_VARIABLES = frozenset({
     "CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDACXX", "CUDNN_HOME", "NVCC_PREPEND_FLAGS",
     "NVCC_APPEND_FLAGS", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV",
     "TORCH_CUDA_ARCH_LIST", "FORCE_CUDA", "PKG_CONFIG_PATH",
+    "COMPILER_PATH", "GCC_EXEC_PREFIX", "LD_RUN_PATH", "NVCC_CCBIN", "CUDAHOSTCXX",
 })  # fmt: skip
 
 
@@ -126,7 +127,9 @@ def _sysconfig_source(toolchain: Toolchain) -> str:
         if isinstance(value, str):
             # -g is how Debian compiled Python itself; it would multiply a wheel's size.
             plain = re.sub(r"(?<!\S)-g(?!\S)", "", value)
-            values[key] = re.sub(r"(?<![\w.=/-])/usr/", f"{toolchain.sysroot}/usr/", plain)
+            values[key] = re.sub(
+                r"(?<![\w.=/-])(-[IL])?/usr/", rf"\g<1>{toolchain.sysroot}/usr/", plain
+            )
     values.update(_compilers(toolchain))
     return f"build_time_vars = {pprint.pformat(values)}\n"
 

@@ -3,18 +3,18 @@
 import shutil
 import tomllib
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from jetship.errors import ConfigError
 
 SETUPTOOLS_BACKENDS = ("setuptools.build_meta", "setuptools.build_meta:__legacy__")
 
-# Never copied into a build: results of other builds (a stale object for another arch looks up
-# to date to setuptools), environments, and history.
-NOT_SOURCES = shutil.ignore_patterns(
-    ".git", ".hg", ".venv", "venv", "build", "dist", "*.egg-info", "__pycache__", ".tox", ".nox",
-    ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis",
-)  # fmt: skip
+# Never copied into a build: history, caches, and at the top of a project the results of other
+# builds (a stale object for another arch looks up to date to setuptools) and environments.
+NOT_SOURCES = (".git", ".hg", "*.egg-info", "__pycache__", ".mypy_cache", ".pytest_cache",
+               ".ruff_cache", ".hypothesis")  # fmt: skip
+NOT_SOURCES_AT_TOP = ("build", "dist", ".venv", "venv", ".tox", ".nox")
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,28 @@ class Project:
 
     def copy_sources(self, destination: Path) -> None:
         """Copy what a build needs; the project's own folder is never written to."""
-        shutil.copytree(self.folder, destination, symlinks=True, ignore=NOT_SOURCES)
+
+        def ignored(folder: str, names: list[str]) -> set[str]:
+            at_top = NOT_SOURCES_AT_TOP if Path(folder) == self.folder else ()
+            return {
+                name
+                for name in names
+                if any(fnmatchcase(name, pattern) for pattern in NOT_SOURCES + at_top)
+                or destination.resolve().is_relative_to(Path(folder).resolve() / name)
+            }
+
+        shutil.copytree(self.folder, destination, symlinks=True, ignore=ignored)
+        _keep_links_out(self.folder, destination)
+
+
+def _keep_links_out(folder: Path, copy: Path) -> None:
+    """Let relative links that lead out of a project (../README.md) do so from its copy, too."""
+    for link in [path for path in copy.rglob("*") if path.is_symlink()]:
+        meant = Path(folder, link.relative_to(copy)).resolve()
+        outside = not meant.is_relative_to(folder.resolve())
+        if outside and meant.exists() and not link.readlink().is_absolute():
+            link.unlink()
+            link.symlink_to(meant)
 
 
 def open_project(folder: Path) -> Project:
@@ -77,6 +98,11 @@ def _require_setuptools(pyproject: Path, table: dict[str, object]) -> None:
 def _import_guard(pyproject: Path, table: dict[str, object]) -> str | None:
     tool = table.get("tool", {})
     options = tool.get("jetship", {}) if isinstance(tool, dict) else {}
+    if not isinstance(options, dict):
+        raise ConfigError(
+            f"{pyproject}: [tool.jetship] must be a table, not {options!r}",
+            fix='write it like [tool.jetship] and below it import-guard = "my_package"',
+        )
     unknown = sorted(set(options) - {"import-guard"})
     if unknown:
         raise ConfigError(

@@ -1,0 +1,99 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from jetship.build.wheelfile import Member, Wheel
+from jetship.targets.model import Platform, Target
+from jetship.targets.resolve import resolve
+from jetship.toolchain.model import Toolchain
+from packaging.tags import Tag
+
+METADATA = b"""\
+Metadata-Version: 2.1
+Name: ops
+Version: 1.0
+Requires-Dist: numpy>=1.20
+
+Words.
+"""
+TORCH_FILES = {
+    "__init__.py": "raise AssertionError('the real torch was imported')\n",
+    "version.py": (
+        "__all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip']\n"
+        "__version__ = '2.7.1'\ndebug = False\ncuda = None\ngit_version = 'abc'\nhip = None\n"
+    ),
+    "torch_version.py": "from torch.version import __version__\n",
+    "cuda/__init__.py": "raise AssertionError('the real torch.cuda was imported')\n",
+    "utils/__init__.py": "raise AssertionError('the real torch.utils was imported')\n",
+    "utils/cpp_extension.py": "import torch\nCUDA = torch.version.cuda\nWHERE = __file__\n",
+    "backends/__init__.py": "raise AssertionError('the real torch.backends was imported')\n",
+    "_C.py": "raise AssertionError('the real torch._C was imported')\n",
+    "lib/libtorch_python.so": "\0__pybind11_internals_v4_gcc_libstdcpp_cxxabi1014__\0",
+}
+SYSCONFIG = """\
+build_time_vars = {'CC': 'aarch64-linux-gnu-gcc -pthread', 'EXT_SUFFIX': '.cpython-311-aarch64.so',
+ 'CFLAGS': '-g -fwrapv -O2 -ggdb-none', 'INCLUDEPY': '/usr/include/python3.11', 'VERSION': '3.11',
+ 'LIBDIR': '/usr/lib', 'OPT': '-I/usr/include -L=/usr/lib -I./usr/x', 'SIZEOF_LONG': 8}
+"""
+
+MakeWheel = Callable[..., Wheel]
+
+
+@pytest.fixture(scope="session")
+def target(catalog) -> Target:
+    return resolve(catalog, arch="6.2")[0]
+
+
+@pytest.fixture(scope="session")
+def fat_target(catalog) -> Target:
+    return resolve(catalog, arch="6.2,7.2+PTX", fat=True)[0]
+
+
+@pytest.fixture
+def toolchain(tmp_path, debian_12: Platform) -> Toolchain:
+    """A toolchain with a torch of a few lines and Python's own settings."""
+    made = Toolchain(debian_12, tmp_path / "toolchain")
+    settings = made.sysroot / "usr/lib/python3.11/_sysconfigdata__aarch64-linux-gnu.py"
+    files = {made.torch / name: text for name, text in TORCH_FILES.items()}
+    for path, text in {**files, settings: SYSCONFIG}.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return made
+
+
+@pytest.fixture
+def make_wheel() -> MakeWheel:
+    """Make a wheel as setuptools would on this machine."""
+
+    def make(
+        files: dict[str, bytes] | None = None,
+        *,
+        tags: str = "cp312-cp312-linux_x86_64",
+        metadata: bytes = METADATA,
+    ) -> Wheel:
+        tag = Tag(*tags.split("-"))
+        members = {
+            "ops/__init__.py": b"",
+            "ops-1.0.dist-info/METADATA": metadata,
+            "ops-1.0.dist-info/WHEEL": f"Wheel-Version: 1.0\nTag: {tag}\n".encode(),
+            "ops-1.0.data/scripts/tool": b"#!python\n",
+        }  # fmt: skip
+        data = {name: Member(content) for name, content in {**members, **(files or {})}.items()}
+        return Wheel("ops", "1.0", frozenset({tag}), data)
+
+    return make
+
+
+@pytest.fixture
+def write() -> Callable[[Path, dict[str, str]], Path]:
+    """Write a folder of text files."""
+
+    def write(folder: Path, files: dict[str, str]) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return folder
+
+    return write
