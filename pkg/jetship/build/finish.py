@@ -74,12 +74,13 @@ def labelled(version: str, target: Target) -> str:
 
 
 def _pin_torch(wheel: Wheel, target: Target) -> Wheel:
-    torch = target.platform.torch
+    torch, markers = target.platform.torch, target.platform.markers
     metadata = wheel.metadata
     kept = []
     for text in metadata.all("Requires-Dist"):
         requirement = Requirement(text)
-        if canonicalize_name(requirement.name) != "torch":
+        applies = requirement.marker is None or requirement.marker.evaluate(markers)
+        if canonicalize_name(requirement.name) != "torch" or not applies:
             kept.append(text)
         elif not requirement.specifier.contains(torch.version, prereleases=True):
             raise BuildError(

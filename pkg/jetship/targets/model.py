@@ -171,6 +171,21 @@ class Platform(Strict):
     toolchain: ToolchainSource
     accept_unknown: tuple[AcceptedUnknown, ...] = ()
 
+    @property
+    def markers(self) -> dict[str, str]:
+        """What environment markers (PEP 508) evaluate to here, where no extra is asked for."""
+        return {
+            "platform_machine": self.machine,
+            "python_version": self.python.version,
+            "python_full_version": f"{self.python.version}.0",
+            "sys_platform": "linux",
+            "platform_system": "Linux",
+            "os_name": "posix",
+            "implementation_name": "cpython",
+            "platform_python_implementation": "CPython",
+            "extra": "",
+        }
+
     def accepts_unknown(self, library: str) -> str | None:
         """Return why symbols of `library` may stay unproven here, or None."""
         return next((row.why for row in self.accept_unknown if library in row.libraries), None)
