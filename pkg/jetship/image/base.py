@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import docker
+
 from jetship import console
 from jetship.image.archive import OCI_NAMES, plan
 from jetship.image.engine import architecture_of, engine_errors, require_architecture

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import docker
+
 from jetship import console
 from jetship.check.findings import Report
 from jetship.datafiles import data_dir

@@ -5,11 +5,11 @@ import os
 import socket
 from collections.abc import Iterator
 
+import docker
 import docker.errors
 import requests
 from docker.context import ContextAPI
 
-import docker
 from jetship.errors import ImageError, ToolMissingError
 from jetship.image.archive import OCI_NAMES
 

@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import docker
 import docker.errors
 import requests
 from docker.models.containers import Container
 from docker.types import LogConfig
 
-import docker
 from jetship import console
 from jetship.errors import ImageError, ToolMissingError
 from jetship.image.archive import OCI_NAMES

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import docker
 from invoke.context import Context
 
-import docker
 from jetship import console, pipeline
 from jetship.errors import CheckError, ConfigError, ImageError, NothingSelectedError
 from jetship.image.base import base_image

@@ -181,3 +181,20 @@ def make_import_stubs(toolchain: Toolchain) -> None:
                 why=done.stderr.strip()[-300:],
                 fix="it needs an x86-64 machine with glibc 2.36 or newer (Debian 12, Ubuntu 24.04)",
             )
+
+
+def complete_rootfs(rootfs: Path) -> None:
+    """Do what the maintainer scripts of a base system would do, without running them.
+
+    Users and groups are base-passwd's own list, and /bin/sh is dash.
+    """
+    for name in ("passwd", "group"):
+        master = rootfs / f"usr/share/base-passwd/{name}.master"
+        if master.exists():
+            write_atomically(rootfs / "etc" / name, master.read_bytes())
+    shell = rootfs / "usr/bin/sh"
+    if not shell.exists() and (rootfs / "usr/bin/dash").exists():
+        shell.symlink_to("dash")
+    temporary = rootfs / "tmp"
+    temporary.mkdir(exist_ok=True)
+    temporary.chmod(0o1777)

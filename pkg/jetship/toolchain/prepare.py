@@ -77,6 +77,7 @@ def prepare_runtime(platform: Platform, store: Store) -> Path:
     def make(root: Path) -> None:
         console.step(f"preparing the base system of {platform.name} (once)")
         debian.unpack(_packages(store, platform, lock, "runtime"), root / "rootfs")
+        assemble.complete_rootfs(root / "rootfs")
         for part in wheel_parts:
             unpack_wheels(_wheels(store, platform, lock, part), root / "site-packages")
 
