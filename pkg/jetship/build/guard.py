@@ -34,18 +34,22 @@ def check():
 
 def _read_record():
     package = os.path.dirname(os.path.abspath(__file__))
-    pattern = os.path.join(os.path.dirname(package), "*.dist-info", "jetship.json")
-    for path in glob.glob(pattern):
+    folder = glob.escape(os.path.dirname(package))
+    mine = "%s/%s," % (os.path.basename(package), os.path.basename(__file__))
+    for path in glob.glob(os.path.join(folder, "*.dist-info", "jetship.json")):
         # Another wheel's record may lie beside ours: RECORD says whose files are whose.
         listed = os.path.join(os.path.dirname(path), "RECORD")
-        with open(listed, encoding="utf-8") as stream:
-            mine = "%s/%s," % (os.path.basename(package), os.path.basename(__file__))
-            if any(line.startswith(mine) for line in stream):
-                with open(path, encoding="utf-8") as record:
-                    return json.load(record)
+        try:
+            with open(listed, encoding="utf-8") as stream:
+                if not any(line.startswith(mine) for line in stream):
+                    continue
+            with open(path, encoding="utf-8") as record:
+                return json.load(record)
+        except (OSError, ValueError):
+            continue
     raise ImportError(
-        "the pin record of %s (jetship.json in its .dist-info) is missing: the installation is "
-        "damaged, install the wheel again" % (__package__ or "this wheel")
+        "the pin record of %s (jetship.json in its .dist-info) is missing or damaged: install the "
+        "wheel again" % (__package__ or "this wheel")
     )
 
 
@@ -75,7 +79,7 @@ def _python(record):
 def _torch(record):
     try:
         import torch
-    except ImportError as error:
+    except (ImportError, OSError) as error:
         return "torch cannot be imported here (%s)" % error
     wanted = record["torch"]
     running = torch.__version__.split("+")[0]
