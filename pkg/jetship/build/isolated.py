@@ -26,8 +26,9 @@ _COMPLAINT = re.compile(
     r"\berror[: ]|Error:|\bfatal *:|undefined reference|cannot find -l|No such file or directory",
     re.IGNORECASE,
 )
-# Command lines of compilers, as setuptools, ninja and their errors show them.
-_COMMAND = re.compile(r"(\[\d+/\d+\] )?/\S+/bin/\S+ |error: command '", re.IGNORECASE)
+# Command lines of compilers, as setuptools, ninja and their errors show them; with a colon behind
+# its path ("/…/bin/ld: cannot find -lx") it is the program that speaks.
+_COMMAND = re.compile(r"(\[\d+/\d+\] )?/\S+/bin/\S*[^\s:] |error: command '", re.IGNORECASE)
 _FRAME = re.compile(r'  File "(?P<file>[^"]+)", line \d+')
 _SETUP = "<string>"  # what setuptools calls setup.py when it runs it
 

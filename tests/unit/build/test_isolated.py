@@ -1,0 +1,199 @@
+import json
+import subprocess  # noqa: TID251 - only its exception, which `build` raises
+import sys
+
+import pytest
+from jetship.build import isolated
+from jetship.build.environment import create
+from jetship.build.isolated import build_failed, build_wheel, complaints
+from jetship.errors import BuildError, DownloadError
+
+# What setuptools, ninja and the compilers print, shortened in the middle.
+COMPILER_ERROR = """\
+running build_ext
+building 'ops._C' extension
+[1/2] /tool/bin/aarch64-linux-gnu-g++ -MMD -MF x.d -Wno-error -Werror=format-security -c op.cpp
+FAILED: [code=1] /tmp/build/op.o
+/tool/bin/aarch64-linux-gnu-g++ -Werror -c /src/op.cpp -o op.o
+/src/op.cpp: In function 'int f()':
+/src/op.cpp:3:12: error: 'missing' was not declared in this scope
+    3 |     return missing;
+      |            ^~~~~~~
+ninja: build stopped: subcommand failed.
+Traceback (most recent call last):
+  File "/env/lib/setuptools/build_meta.py", line 1, in build_wheel
+    run()
+RuntimeError: Error compiling objects for extension
+""".splitlines()
+NVCC_ERRORS = {
+    "nvcc fatal   : Unsupported gpu architecture 'compute_99'": "nvcc",
+    "ptxas fatal   : Unresolved extern function 'f'": "ptxas",
+    'op.cu(7): error: identifier "missing" is undefined': "cudafe",
+    "op.cpp:1:10: fatal error: missing.h: No such file or directory": "cpp",
+    "op.o: in function `f': undefined reference to `g'": "ld",
+    "/tool/bin/../aarch64-linux-gnu/bin/ld: cannot find -lmissing: No such file": "ld",
+}
+TRACEBACK = """\
+Traceback (most recent call last):
+  File "/env/lib/setuptools/build_meta.py", line 1, in build_wheel
+    run()
+  File "<string>", line 3, in <module>
+ValueError: this project wants CUDA_FLAVOUR to be set
+""".splitlines()
+
+
+def test_the_compilers_first_error_is_shown_and_not_the_traceback():
+    shown = complaints(COMPILER_ERROR)
+    assert shown[:2] == COMPILER_ERROR[5:7]
+    assert not any("Traceback" in line or "setuptools" in line for line in shown)
+    assert not any("-Werror" in line for line in shown)
+
+
+@pytest.mark.parametrize("line", NVCC_ERRORS)
+def test_the_words_of_every_compiler_are_known(line):
+    shown = complaints(["building 'ops'", "compiling", line, "more", *TRACEBACK])
+    assert shown == ["compiling", line, "more"]
+
+
+def test_where_no_compiler_complains_the_projects_own_words_are_shown():
+    shown = complaints(["running bdist_wheel", *TRACEBACK])
+    assert shown[-1] == "ValueError: this project wants CUDA_FLAVOUR to be set"
+
+
+def test_a_log_without_a_complaint_shows_its_end():
+    lines = [f"line {number}" for number in range(100)]
+    assert complaints(lines)[-1] == "line 99"
+    assert len(complaints(lines)) <= isolated.SHOWN_LINES
+    assert complaints([]) == []
+
+
+def test_long_lines_and_long_logs_are_cut():
+    shown = complaints([f"op.cpp:1: error: {'x' * 1000}", *["more"] * 1000])
+    assert len(shown[0]) < 500
+    assert shown[0].endswith(" ...")
+    assert len(shown) <= isolated.SHOWN_LINES + 1
+
+
+def test_the_error_holds_the_compilers_words_and_the_log(tmp_path):
+    log = tmp_path / "ops.log"
+    log.write_bytes("\n".join(COMPILER_ERROR).encode() + b"\xff")
+    error = build_failed(log)
+    assert isinstance(error, BuildError)
+    assert "'missing' was not declared in this scope" in error.why
+    assert str(log) in error.fix
+
+
+class FakeEnv:
+    """An isolated environment that is this Python, whose pip answers as told."""
+
+    python_executable = sys.executable
+    scripts_dir = "/isolated/bin"
+
+    def __init__(self, failure: subprocess.CalledProcessError | None = None) -> None:
+        self.failure, self.installed = failure, []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def make_extra_environ(self):
+        return {"PATH": "/isolated/bin"}
+
+    def install(self, requirements):
+        if self.failure:
+            raise self.failure
+        self.installed += requirements
+
+
+# A backend of a few lines, in the project itself: says what it saw, or fails as told.
+BACKEND = """\
+import os, sys, zipfile, json
+
+def get_requires_for_build_wheel(config_settings=None):
+    return ["torch>=2", "numpy"]
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    print("building")
+    if os.path.exists("fail"):
+        print(open("fail").read(), flush=True)
+        raise RuntimeError("it failed")
+    names = ("JETSHIP_TARGET", "CC", "PYTHONPATH", "PATH", "CPATH")
+    json.dump({name: os.environ.get(name) for name in names}, open("seen.json", "w"))
+    with zipfile.ZipFile(os.path.join(wheel_directory, "ops-1-py3-none-any.whl"), "w"):
+        pass
+    return "ops-1-py3-none-any.whl"
+"""
+PYPROJECT = """\
+[build-system]
+requires = ["setuptools", "Torch==2.0"]
+build-backend = "own"
+backend-path = ["."]
+"""
+
+
+@pytest.fixture
+def env(monkeypatch):
+    """Replace the isolated environment; nothing is installed."""
+    made = FakeEnv()
+    monkeypatch.setattr(isolated, "DefaultIsolatedEnv", lambda: made)
+    monkeypatch.setenv("CPATH", "/leak")
+    return made
+
+
+@pytest.fixture
+def build(toolchain, target, tmp_path, write, env):
+    cross = create(toolchain, target, tmp_path / "cross")
+    # The settings of the target's Python are for the real thing; here this Python runs itself.
+    variables = {key: value for key, value in cross.variables.items() if key[0] != "_"}
+    cross = type(cross)(cross.folder, variables)
+    out, log = tmp_path / "out", tmp_path / "log"
+
+    def build(files: dict[str, str] | None = None):
+        project = {"pyproject.toml": PYPROJECT, "own.py": BACKEND}
+        sources = write(tmp_path / "src", project | (files or {}))
+        return build_wheel(sources, cross, out, log)
+
+    return build
+
+
+def test_a_wheel_is_built_in_the_cross_environment(build, env, tmp_path, toolchain, target):
+    wheel = build()
+    assert wheel == tmp_path / "out/ops-1-py3-none-any.whl"
+    seen = json.loads((tmp_path / "src/seen.json").read_text())
+    assert seen["JETSHIP_TARGET"] == target.id
+    assert seen["CC"] == f"{toolchain.bin}/aarch64-linux-gnu-gcc"
+    assert "standin" in seen["PYTHONPATH"]
+    assert seen["PATH"].startswith(f"{toolchain.bin}:")
+    assert "/isolated/bin" in seen["PATH"].split(":")
+    assert seen["CPATH"] is None
+    assert "building" in (tmp_path / "log").read_text()
+
+
+def test_torch_is_never_installed(build, env):
+    build()
+    assert env.installed == ["setuptools", "numpy"]
+
+
+def test_a_failed_build_shows_the_compilers_words(build, tmp_path):
+    with pytest.raises(BuildError, match="the project did not build") as caught:
+        build({"fail": "op.cpp:1: error: no\n"})
+    assert "op.cpp:1: error: no" in caught.value.why
+    assert str(tmp_path / "log") in caught.value.fix
+
+
+def test_a_project_with_an_impossible_build_system_is_told(build):
+    with pytest.raises(BuildError, match="the project cannot be built") as caught:
+        build({"pyproject.toml": '[build-system]\nbuild-backend = "x"\n'})
+    assert "requires" in caught.value.why
+
+
+def test_a_requirement_that_cannot_be_installed_is_a_failed_download(build, env, tmp_path):
+    said = b"Collecting setuptools\nERROR: No matching distribution found for setuptools\n"
+    env.failure = subprocess.CalledProcessError(1, ["pip"], said, b"")
+    with pytest.raises(DownloadError, match="cannot be installed: setuptools") as caught:
+        build()
+    assert caught.value.why == "No matching distribution found for setuptools"
+    assert caught.value.fix
+    assert "Collecting setuptools" in (tmp_path / "log").read_text()
