@@ -2,10 +2,12 @@
 
 import contextlib
 import functools
+import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any, NoReturn, cast
 
 from invoke.exceptions import Exit
@@ -101,25 +103,24 @@ class _Paths(Argument):
 
     @property
     def value(self) -> list[str] | None:
-        """The tokens so far, when the reading is over; None as long as more may come."""
-        callers = _names_of_callers()
-        reading_over = "complete_context" in callers or "as_kwargs" in callers
-        return self.collected if reading_over else None
+        """The tokens so far, when no more can follow; None as long as the next is one."""
+        return self.collected if _no_path_follows() else None
 
     @value.setter
     def value(self, token: str) -> None:
         self.collected.append(token)
 
 
-def _names_of_callers() -> set[str]:
-    """Return the names of the functions that asked: as far up as invoke's parser goes."""
-    frame, names = sys._getframe(2), set()  # noqa: SLF001
-    for _ in range(3):
-        names.add(frame.f_code.co_name)
-        if frame.f_back is None:
-            break
+def _no_path_follows() -> bool:
+    """Tell from who asks: invoke's parser at the end, or with an option in its hands."""
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001
+    for _ in range(3):  # as far up as invoke's parser goes
+        if frame is None or frame.f_code.co_name in ("complete_context", "as_kwargs"):
+            return frame is not None
+        if frame.f_code.co_name == "handle":
+            return bool(re.match(r"-.", frame.f_locals.get("token", "")))
         frame = frame.f_back
-    return names
+    return False
 
 
 class _PathsTask(Task[Any]):
