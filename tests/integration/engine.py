@@ -12,11 +12,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import docker
 from jetship import proc
 from jetship.errors import ToolMissingError
 from jetship.image.engine import connect
-
-import docker
 
 BINFMT = Path("/proc/sys/fs/binfmt_misc")
 START_SECONDS = 60
@@ -58,6 +57,8 @@ def _own_engine() -> Iterator[docker.DockerClient]:
         finally:
             daemon.send_signal(signal.SIGTERM)
             daemon.wait(START_SECONDS)
+            # The engine makes its data root a mount of its own and leaves it mounted.
+            proc.run(["umount", "--recursive", f"{folder}/data"])
 
 
 def _start(folder: Path) -> tuple["subprocess.Popen[bytes]", str, Path]:
