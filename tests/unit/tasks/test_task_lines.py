@@ -1,0 +1,234 @@
+import dataclasses
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from jetship import doctor as checks
+from jetship import pipeline, proc
+from jetship.check.findings import Finding, Report
+from jetship.errors import BuildError, CheckError
+from jetship.tasks.main import program
+
+ROOT = Path(__file__).parents[3]
+TASKS = ["build", "check", "image", "smoke", "matrix", "targets", "doctor", "lock"]
+
+
+@pytest.fixture
+def call(capsys):
+    """Run a command line of jetship in this process; returns exit code, stdout and stderr."""
+
+    def call(*words: str) -> tuple[int, str, str]:
+        code = 0
+        try:
+            program.run(["jetship", *words])
+        except SystemExit as left:
+            code = left.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    """A project in the current folder, where there is no deploy.yaml."""
+    (tmp_path / "setup.py").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def report(target: str, outcome: str) -> Report:
+    finding = Finding("machine", outcome, "ops.whl", "because", fix="mend it")
+    return Report("ops.whl", "0" * 64, target, (finding,))
+
+
+def listed(out: str) -> list[str]:
+    """Return the names in a list of tasks, whose help may go on in the next lines."""
+    return [line.split()[0] for line in out.splitlines() if re.match(r"  \S", line)]
+
+
+def test_the_namespace_has_every_task_with_help(call):
+    code, out, _ = call("--list")
+    assert code == 0
+    assert listed(out) == sorted(TASKS)
+
+
+def test_a_dry_build_prints_the_plan_and_builds_nothing(call, project, monkeypatch):
+    monkeypatch.setattr(pipeline, "produce", lambda *_: pytest.fail("it builds"))
+    code, out, _ = call("build", "--arch", "6.2,7.2+PTX", "--dry")
+    assert code == 0
+    lines = out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["sm62-debian-12", "sm72ptx-debian-12"]
+    assert "TORCH_CUDA_ARCH_LIST=7.2+PTX" in lines[1]
+    assert "toolchain will be downloaded" in lines[0]
+    code, out, _ = call("build", "--arch", "6.2,7.2", "--fat", "--dry", "--json")
+    (row,) = json.loads(out)["plan"]
+    assert row["target"] == "sm62.sm72-debian-12"
+    assert row["arch_list"] == "6.2;7.2"
+    assert row["toolchain_ready"] is False
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["build", "--arch", "63"], 2),
+        (["build"], 2),
+        (["build", "--arch", "6.2", "--platform", "debian12"], 2),
+        (["build", "--arch", "6.2", "--project", "none"], 2),
+        (["check"], 3),
+        (["check", "none.whl"], 7),
+        (["image", "--arch", "6.2"], 3),
+        (["matrix", "--format", "gitlab"], 2),
+        (["matrix"], 2),
+        (["lock", "--platform", "none"], 2),
+    ],
+)
+def test_a_wrong_request_ends_with_its_code_and_a_way_out(call, project, words, code):
+    found, out, err = call(*words)
+    assert found == code
+    assert out == ""
+    assert err.startswith("error: ")
+    assert "Traceback" not in err
+
+
+@pytest.fixture
+def built(project, monkeypatch, catalog):
+    """Let builds end as told: with a report's outcome, or with an error."""
+
+    def install(*endings: str | Exception) -> None:
+        def produce(_project, targets, _store, dist):
+            made = []
+            for target, ending in zip(targets, endings, strict=True):
+                if isinstance(ending, Exception):
+                    made.append(pipeline.Produced(target, error=ending))
+                    continue
+                path = dist / "ops.whl"
+                path.parent.mkdir(exist_ok=True)
+                path.touch()
+                wheel = pipeline.BuiltWheel(path, "0" * 64, target, dist / "log", 1.5)
+                error = None if ending == "pass" else CheckError("no", fix="mend it")
+                made.append(pipeline.Produced(target, wheel, report(target.id, ending), error))
+            return made
+
+        monkeypatch.setattr(pipeline, "produce", produce)
+
+    return install
+
+
+def test_a_build_prints_its_wheel_on_stdout_and_all_else_on_stderr(call, built):
+    built("pass")
+    code, out, err = call("build", "--arch", "6.2")
+    assert (code, out) == (0, "dist/ops.whl\n")
+    assert "for emulation and CI" in err
+    assert "Jetson TX2 (6.2) itself runs JetPack 4.6.6" in err
+
+
+def test_a_build_that_fails_its_check_shows_the_findings(call, built):
+    built("fail")
+    code, out, err = call("build", "--arch", "6.2")
+    assert (code, out) == (7, "")
+    assert "FAIL machine" in err
+    assert "mend it" in err
+
+
+def test_the_first_failure_of_several_builds_decides_the_code(call, built):
+    built("pass", BuildError("no compiler words"))
+    code, out, err = call("build", "--arch", "6.2,7.2", "--json")
+    assert code == BuildError.exit_code
+    rows = json.loads(out)["wheels"]
+    assert [row["outcome"] for row in rows] == ["pass", None]
+    assert rows[1]["error"] == "no compiler words"
+    assert rows[0]["wheel"] == "dist/ops.whl"
+    assert "no compiler words" in err
+
+
+@pytest.fixture
+def checked(monkeypatch, project):
+    def install(*outcomes: str) -> None:
+        left = list(outcomes)
+        monkeypatch.setattr(pipeline, "check", lambda _, target, __: report(target.id, left.pop(0)))
+
+    return install
+
+
+def test_a_check_of_several_wheels_is_one_answer(call, checked):
+    checked("pass", "pass")
+    code, out, _ = call("check", "a.whl", "b.whl", "--arch", "6.2")
+    assert code == 0
+    assert out.count("ok   machine") == 2
+    checked("pass", "unknown")
+    code, out, err = call("check", "a.whl", "b.whl", "--arch", "6.2", "--json")
+    assert code == CheckError.exit_code
+    assert [row["outcome"] for row in json.loads(out)["reports"]] == ["pass", "unknown"]
+    assert "1 of 2 wheels did not pass" in err
+
+
+def test_the_targets_are_listed_for_people_and_machines(call, project):
+    code, out, _ = call("targets", "--json")
+    assert code == 0
+    row = next(row for row in json.loads(out)["platforms"] if row["platform"] == "debian-12")
+    assert row["archs"]["6.2"] == ["Jetson TX2"]
+    code, out, _ = call("targets")
+    assert code == 0
+    assert "Jetson TX2" in out
+
+
+def test_the_doctor_says_what_is_missing(call, project, monkeypatch):
+    good = checks.Examined("dpkg-deb", "build", ok=True, found="/usr/bin/dpkg-deb")
+    bad = checks.Examined("emulation", "smoke", ok=False, found="none", fix="install it")
+    monkeypatch.setattr(checks, "examine", lambda _: [good, bad])
+    code, out, err = call("doctor")
+    assert code == 4
+    assert "ok   dpkg-deb (build): /usr/bin/dpkg-deb" in out
+    assert "LACK emulation (smoke): none\n     fix: install it" in out
+    assert "this machine lacks: emulation" in err
+    code, out, _ = call("doctor", "--json")
+    assert code == 4
+    assert [row["ok"] for row in json.loads(out)["checks"]] == [True, False]
+    monkeypatch.setattr(checks, "examine", lambda _: [good])
+    assert call("doctor")[0] == 0
+
+
+def test_the_doctor_mends_what_it_can_when_asked(call, project, monkeypatch):
+    bad = checks.Examined("x", "build", ok=False, found="none", fix="f", packages=("x-dev",))
+    states = [[bad], [dataclasses.replace(bad, ok=True)]]
+    mended = []
+    monkeypatch.setattr(checks, "examine", lambda _: states.pop(0))
+    monkeypatch.setattr(checks, "install", mended.append)
+    assert call("doctor", "--fix")[0] == 0
+    assert mended == [["x-dev"]]
+
+
+def invoke(*words: str, cwd: Path = ROOT) -> proc.Finished:
+    env = {key: value for key, value in os.environ.items() if key != "JETSHIP_VERBOSE"}
+    return proc.run([sys.executable, "-m", "invoke", *words], cwd=cwd, env=env | {"COLUMNS": "200"})
+
+
+def test_the_repositorys_own_tasks_file_lists_every_task():
+    done = invoke("--list")
+    assert done.ok, done.stderr
+    assert {*TASKS, "lint", "test"} <= set(listed(done.stdout))
+
+
+@pytest.mark.parametrize("name", [*TASKS, "lint", "test"])
+def test_every_task_explains_itself(name):
+    done = invoke(name, "--help")
+    assert done.ok, done.stderr
+    assert "Docstring:" in done.stdout
+    assert "none" not in done.stdout.partition("Options:")[0].lower().split()
+
+
+def test_help_of_check_tells_its_options():
+    done = invoke("check", "--help")
+    assert "the wheels to check" in done.stdout
+    assert "--json" in done.stdout
+
+
+def test_an_error_in_a_real_process_is_its_code_alone(tmp_path):
+    done = invoke("check", "a.whl", "b.whl", "--json")
+    assert done.status == 7
+    assert json.loads(done.stdout)["error"]["exit_code"] == 7
+    assert "Traceback" not in done.stderr
