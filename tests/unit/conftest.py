@@ -35,4 +35,3 @@ def catalog() -> Catalog:
 @pytest.fixture(scope="session")
 def debian_12(catalog) -> Platform:
     return catalog.platform("debian-12")
-

@@ -49,3 +49,8 @@ def test_machines_read_one_json_document_on_stdout(capsys):
 def test_a_result_is_text_on_stdout(capsys):
     console.emit("dist/[x].whl :100:")
     assert capsys.readouterr() == ("dist/[x].whl :100:\n", "")
+
+
+def test_the_place_of_an_error_is_no_picture_in_a_table_either(capsys):
+    console.stdout.print("deploy.yaml:100:5")
+    assert capsys.readouterr().out == "deploy.yaml:100:5\n"

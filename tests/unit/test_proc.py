@@ -9,20 +9,26 @@ import pytest
 from jetship import proc
 from jetship.errors import ToolMissingError
 
-# Waits for its own child, which is deaf to SIGTERM where the first argument says so.
+# Waits for its own child, which takes SIGTERM as the first argument says: "obedient" ends at once,
+# "tidy" takes its time to clean up, "deaf" takes no notice.
 FAMILY = """\
-import os, signal, subprocess, sys, time
+import subprocess, sys
+subprocess.Popen([sys.executable, "-c", sys.argv[1], *sys.argv[2:]]).wait()
+"""
+CHILD = """\
+import os, signal, sys, time
 from pathlib import Path
-child = subprocess.Popen([sys.executable, "-c", '''
-import signal, sys, time
-from pathlib import Path
-if sys.argv[1] == "deaf":
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-Path(sys.argv[2]).touch()
+kind, told = sys.argv[1], Path(sys.argv[2])
+def tidy(*_):
+    time.sleep(0.3)
+    (told / "tidied").touch()
+    sys.exit()
+if kind != "obedient":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if kind == "deaf" else tidy)
+(told / "pid").write_text(str(os.getpid()))
+(told / "ready").touch()
 time.sleep(60)
-''', sys.argv[1], sys.argv[2] + ".ready"])
-Path(sys.argv[2]).write_text(str(child.pid))
-child.wait()
+(told / "survived").touch()
 """
 
 
@@ -143,21 +149,23 @@ def test_a_required_program_says_how_to_get_it():
     assert caught.value.fix == "install it"
 
 
-@pytest.mark.parametrize("kind", ["obedient", "deaf"])
+@pytest.mark.parametrize("kind", ["obedient", "tidy", "deaf"])
 def test_an_interruption_stops_the_program_with_all_that_it_started(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(proc, "STOP_GRACE_SECONDS", 0.5)
-    told = tmp_path / "pid"
-    ready = Path(f"{told}.ready")
+    if kind == "deaf":
+        monkeypatch.setattr(proc, "STOP_GRACE_SECONDS", 0.5)
 
     def interrupt() -> None:
-        eventually(ready.exists)
+        eventually((tmp_path / "ready").exists)
         os.kill(os.getpid(), signal.SIGINT)
 
     other = threading.Thread(target=interrupt)
     other.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            python("-c", FAMILY, kind, str(told))
+            python("-c", FAMILY, CHILD, kind, str(tmp_path))
     finally:
         other.join()
-    assert eventually(lambda: gone(int(told.read_text())))
+    pid = int((tmp_path / "pid").read_text())
+    assert eventually(lambda: gone(pid))
+    assert not (tmp_path / "survived").exists()
+    assert (tmp_path / "tidied").exists() == (kind == "tidy")

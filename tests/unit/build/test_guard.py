@@ -135,11 +135,11 @@ def test_a_damaged_record_is_told(install, load):
 
 def test_the_record_of_a_neighbour_is_not_mistaken_for_its_own(install, load, write):
     site = install(RECORD)
-    write(site, {
-        "aaa-1.0.dist-info/jetship.json": json.dumps(RECORD | {"machine": "riscv64"}),
-        "aaa-1.0.dist-info/RECORD": f"ops_more/{GUARD_NAME},sha256=x,1\n",
-        "bbb-1.0.dist-info/jetship.json": "{}",
-    })  # fmt: skip
+    foreign = json.dumps(RECORD | {"machine": "riscv64"})
+    for name in "abcdefghijklmnopqrstuvwxyz":  # in which order they are found is not said
+        files = {"jetship.json": foreign, "RECORD": f"ops_more/{GUARD_NAME},sha256=x,1\n"}
+        write(site / f"{name}-1.0.dist-info", files)
+    write(site / "without-record.dist-info", {"jetship.json": "{}"})
     done = load(site)
     assert done.stdout == "in\n", done.stderr
 
