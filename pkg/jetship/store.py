@@ -127,6 +127,23 @@ class Store:
             source.replace(final)
         return final
 
+    def require_space(self, wanted_bytes: int) -> None:
+        """Make sure that the cache's disk has room.
+
+        Raises:
+            DownloadError: it has less, or is no disk to write on.
+        """
+        with disk_errors(self.root):
+            self.root.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(self.root).free
+        if free < wanted_bytes:
+            raise DownloadError(
+                f"the cache has {free >> 20} MiB of disk space left, and needs "
+                f"{wanted_bytes >> 20} MiB for the next step",
+                why=f"the cache is {self.root}",
+                fix=CACHE_FIX,
+            )
+
     @contextlib.contextmanager
     def locked(self, name: str, *, doing: str = "") -> Iterator[None]:
         """Hold the lock `name`; a second process waits and is told so.

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess  # noqa: TID251 - a child that is to be stopped has to run in the background
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -79,17 +80,22 @@ def jetship(*words: str | Path, cwd: Path, **changes: str | None) -> Ended:
 class Running:
     """A task in the background. It and all that it starts carry a mark."""
 
-    child: "subprocess.Popen[str]"
+    child: "subprocess.Popen[bytes]"
     mark: str
+    folder: Path
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to jetship alone, not to what it started."""
         self.child.send_signal(number)
 
+    def said(self) -> str:
+        """Return what it wrote to stderr so far."""
+        return (self.folder / "stderr").read_text()
+
     def end(self) -> Ended:
         """Wait for its end."""
-        stdout, stderr = self.child.communicate(timeout=WAIT_SECONDS)
-        return Ended(self.child.returncode, stdout, stderr)
+        status = self.child.wait(WAIT_SECONDS)
+        return Ended(status, (self.folder / "stdout").read_text(), self.said())
 
     def programs(self) -> list[str]:
         """Return the names of all its processes that run now."""
@@ -100,23 +106,24 @@ class Running:
 def running(*words: str | Path, **changes: str | None) -> Iterator[Running]:
     """Run `invoke` in the background; nothing of it runs any more afterwards."""
     mark = uuid.uuid4().hex
-    child = subprocess.Popen(
-        [*INVOKE, *map(str, words)],
-        cwd=ROOT,
-        env=environment(**changes, **{MARK: mark}),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    with child:
-        try:
-            yield Running(child, mark)
-        finally:
-            for process, _ in marked(mark):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        child = subprocess.Popen(
+            [*INVOKE, *map(str, words)],
+            cwd=ROOT,
+            env=environment(**changes, **{MARK: mark}),
+            stdin=subprocess.DEVNULL,
+            stdout=stack.enter_context((folder / "stdout").open("wb")),
+            stderr=stack.enter_context((folder / "stderr").open("wb")),
+            start_new_session=True,
+        )
+        with child:
+            try:
+                yield Running(child, mark, folder)
+            finally:
+                for process, _ in marked(mark):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process, signal.SIGKILL)
 
 
 def marked(mark: str) -> list[tuple[int, str]]:

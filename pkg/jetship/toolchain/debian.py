@@ -20,6 +20,7 @@ from jetship.toolchain.progress import watch_folder
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 LISTS_VALID_SECONDS = 24 * 3600
+LISTS_BYTES = 100 << 20
 _DISK_FULL = ("No space left", "write error", "enough free space")  # in apt's and dpkg-deb's words
 
 _CONFIG = """\
@@ -93,6 +94,8 @@ class AptRoot:
             if age < max_age_seconds:
                 return
         console.note(f"reading the package lists of {self.suite.suite} for {self.architecture}")
+        # apt-get update does not end when the disk is full: its parts wait for each other.
+        self.store.require_space(LISTS_BYTES)
         for folder in ("lists/partial", "cache/archives/partial"):
             (self._root / folder).mkdir(parents=True, exist_ok=True)
         config = _CONFIG.format(root=self._root, architecture=self.architecture)

@@ -3,16 +3,18 @@
 import os
 from pathlib import Path
 
-from setuptools import Extension, setup
+from setuptools import setup
+from torch.utils.cpp_extension import BuildExtension, CUDAExtension
 
 if os.environ.get("STALLED_HEADER_IS") == "pipe":
-    if not Path("header.h").exists():
-        os.mkfifo("header.h")
+    if not Path("factor.h").exists():
+        os.mkfifo("factor.h")
 else:
-    Path("header.h").write_text("#define ANSWER 42\n")
+    Path("factor.h").write_text("#define FACTOR 2\n")
 
 setup(
     name="stalled",
     version="1.0",
-    ext_modules=[Extension("stalled", ["stalled.cpp"], language="c++", include_dirs=["."])],
+    ext_modules=[CUDAExtension("stalled", ["scale.cu"])],
+    cmdclass={"build_ext": BuildExtension},
 )

@@ -1,3 +1,0 @@
-#include "header.h"
-
-extern "C" int answer() { return ANSWER; }
