@@ -199,10 +199,15 @@ class Store:
         with self.locked(key):
             if final.is_dir():
                 return final
-            with self.scratch() as scratch, disk_errors(self.root):
-                made = scratch / key
-                made.mkdir()
-                make(made)
-                final.parent.mkdir(parents=True, exist_ok=True)
-                made.rename(final)
+            # Made beside its final place, so that relative links out of it hold already. Whoever
+            # holds the lock is alone with the key: what an earlier process left is rubbish.
+            made = final.with_name(f".{key}")
+            shutil.rmtree(made, ignore_errors=True)
+            try:
+                with disk_errors(self.root):
+                    made.mkdir(parents=True)
+                    make(made)
+                    made.rename(final)
+            finally:
+                shutil.rmtree(made, ignore_errors=True)
         return final

@@ -66,8 +66,15 @@ class DeviceCode:
         return f"{self.arch}+PTX" if self.ptx else str(self.arch)
 
 
-class Cuda(Strict):
-    """The CUDA toolkit of a platform and the archs that its nvcc can compile for."""
+class Sourced(Strict):
+    """Facts with where they were read, and whether jetship's own runs have borne them out."""
+
+    source: str
+    verified: bool = False
+
+
+class Cuda(Sourced):
+    """The CUDA of a platform, and the archs of the GPUs that it drives."""
 
     version: str
     archs: tuple[str, ...]
@@ -80,11 +87,19 @@ class Cuda(Strict):
         return archs
 
     @property
-    def makes(self) -> tuple[Arch, ...]:
+    def drives(self) -> tuple[Arch, ...]:
         return tuple(Arch.parse(arch) for arch in self.archs)
 
+    @property
+    def runtime_soname(self) -> str:
+        """The soname of libcudart: one for all of CUDA 11, 12 or 13, one a release before."""
+        major = int(self.version.partition(".")[0])
+        if major < 11:
+            return f"libcudart.so.{self.version}"
+        return "libcudart.so.11.0" if major == 11 else f"libcudart.so.{major}"
 
-class Python(Strict):
+
+class Python(Sourced):
     """The platform's CPython: version "3.11", and the ABI part of its wheel tags."""
 
     version: str
@@ -95,8 +110,13 @@ class Python(Strict):
         """The interpreter part of a wheel tag: cp311."""
         return "cp" + self.version.replace(".", "")
 
+    @property
+    def cache_tag(self) -> str:
+        """What stands in the names of extension modules: cpython-311, cpython-36m."""
+        return self.abi.replace("cp", "cpython-", 1)
 
-class Ceilings(Strict):
+
+class Ceilings(Sourced):
     """The newest symbol versions that the platform's libc and libstdc++ define."""
 
     glibc: str
@@ -105,48 +125,36 @@ class Ceilings(Strict):
     gcc: str
 
 
-class Torch(Strict):
-    """The platform's PyTorch build."""
+class Torch(Sourced):
+    """The platform's PyTorch build.
+
+    `requirement` is what a wheel asks pip for (default: this very version). NVIDIA's builds
+    are pre-releases of their own numbering, such as 2.1.0a0+41361538.nv23.06.
+    """
 
     version: str
     cuda: str | None
     cxx11_abi: bool
+    requirement: str = ""
+
+    @property
+    def pinned(self) -> str:
+        return self.requirement or f"torch=={self.version}"
 
 
-class DebianPart(Strict):
-    """Debian packages that together make one folder of a toolchain.
+class ToolchainParts(Strict):
+    """The parts under toolchains/parts/ that make the platform's toolchain.
 
-    `install` is taken with all dependencies, `alone` without any; `drop` removes packages
-    (shell patterns) that the dependencies bring and the folder must not have.
+    Of the CUDA toolkits, the first that makes all archs of a target is taken. A part that is
+    not to be had openly is left out, and `advice` says by role where it is and what to pass.
     """
 
-    architecture: Literal["amd64", "arm64"]
-    install: tuple[str, ...] = ()
-    alone: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-
-
-class WheelPart(Strict):
-    """Wheels from the package index, each named with its version: "torch==2.7.1"."""
-
-    machine: Literal["build", "target"]
-    requirements: tuple[str, ...]
-
-
-class DebianSuite(Strict):
-    """Which suite and components of Debian's archive the packages come from."""
-
-    suite: str
-    components: tuple[str, ...]
-
-
-class ToolchainSource(Strict):
-    """How the toolchain of a platform is made; the lock file holds versions and digests."""
-
     compiler: str
-    debian: DebianSuite
-    packages: dict[str, DebianPart]
-    wheels: dict[str, WheelPart]
+    sysroot: str | None = None
+    cuda: tuple[str, ...] = ()
+    torch: str | None = None
+    base: str | None = None
+    advice: dict[Literal["sysroot", "cuda", "torch", "base", "python"], str] = {}
 
 
 class AcceptedUnknown(Strict):
@@ -164,11 +172,15 @@ class Platform(Strict):
     kind: Literal["emulation", "jetpack", "server"]
     notice: str = ""
     machine: Literal["aarch64", "x86_64"]
+    jetpack: tuple[str, ...] = ()
+    l4t: tuple[str, ...] = ()
+    base_images: tuple[str, ...] = ()
     cuda: Cuda
     python: Python
     abi: Ceilings
     torch: Torch
-    toolchain: ToolchainSource
+    toolchain: ToolchainParts
+    evidence: Literal["exact", "derived"] = "exact"
     accept_unknown: tuple[AcceptedUnknown, ...] = ()
 
     @property
@@ -191,15 +203,15 @@ class Platform(Strict):
         return next((row.why for row in self.accept_unknown if library in row.libraries), None)
 
 
-class Board(Strict):
-    """A Jetson module or a server GPU."""
+class Board(Sourced):
+    """A Jetson module or a server GPU, and the platforms that run on it, oldest first."""
 
     name: str
     title: str
     arch: str
     kind: Literal["jetson", "server"]
-    newest: str
-    l4t: str | None = None
+    platforms: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
 
     @field_validator("arch")
     @classmethod

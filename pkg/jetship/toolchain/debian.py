@@ -14,8 +14,8 @@ from pathlib import Path
 from jetship import console, proc
 from jetship.errors import ConfigError, DownloadError, ToolMissingError
 from jetship.store import Store, sha256_of, write_atomically
-from jetship.targets.model import DebianPart, DebianSuite
 from jetship.toolchain.lock import Locked
+from jetship.toolchain.parts import DebianSource
 from jetship.toolchain.progress import watch_folder
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -67,15 +67,19 @@ def find_mirror() -> str:
 
 @dataclass(frozen=True)
 class AptRoot:
-    """An apt configuration for one suite and one architecture, below the cache."""
+    """An apt configuration for the suite and architecture of a source, below the cache."""
 
     store: Store
-    suite: DebianSuite
-    architecture: str
+    source: DebianSource
+
+    @property
+    def name(self) -> str:
+        """What sets it apart from others: suite, components and architecture."""
+        return "-".join((self.source.suite, *self.source.components, self.source.architecture))
 
     @property
     def _root(self) -> Path:
-        return self.store.root / "apt" / f"{self.suite.suite}-{self.architecture}"
+        return self.store.root / "apt" / self.name
 
     def _apt(self, *words: str, cwd: Path | None = None) -> proc.Finished:
         env = {**os.environ, "APT_CONFIG": str(self._root / "apt.conf"), "LC_ALL": "C.UTF-8"}
@@ -93,46 +97,46 @@ class AptRoot:
             age = time.time() - stamp.stat().st_mtime
             if age < max_age_seconds:
                 return
-        console.note(f"reading the package lists of {self.suite.suite} for {self.architecture}")
+        console.note(f"reading the package lists of {self.source.suite} for {self.source.architecture}")
         # apt-get update does not end when the disk is full: its parts wait for each other.
         self.store.require_space(LISTS_BYTES)
         for folder in ("lists/partial", "cache/archives/partial"):
             (self._root / folder).mkdir(parents=True, exist_ok=True)
-        config = _CONFIG.format(root=self._root, architecture=self.architecture)
+        config = _CONFIG.format(root=self._root, architecture=self.source.architecture)
         write_atomically(self._root / "apt.conf", config.encode())
         write_atomically(self._root / "status", b"")
         write_atomically(self._root / "sources.list", self._source(mirror).encode())
         done = self._apt("update", "--error-on=any")
         if not done.ok:
             raise _download_error(
-                f"cannot read the package lists of Debian {self.suite.suite}", done
+                f"cannot read the package lists of Debian {self.source.suite}", done
             )
         write_atomically(stamp, mirror.encode())
 
     def _source(self, mirror: str) -> str:
         signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
-        return f"deb {signed}{mirror} {self.suite.suite} {' '.join(self.suite.components)}\n"
+        return f"deb {signed}{mirror} {self.source.suite} {' '.join(self.source.components)}\n"
 
-    def resolve(self, part: DebianPart) -> list[str]:
-        """Return "name=version" (with :arch where needed) of all packages that `part` needs.
+    def resolve(self) -> list[str]:
+        """Return "name=version" (with :arch where needed) of all packages of the source.
 
         Raises:
             DownloadError: a package does not exist in the suite.
         """
         specs = {}
-        if part.install:
-            plan = self._apt("install", "--simulate", "--yes", *part.install)
+        if self.source.install:
+            plan = self._apt("install", "--simulate", "--yes", *self.source.install)
             if not plan.ok:
-                raise _download_error(f"apt finds no way to install {' '.join(part.install)}", plan)
+                raise _download_error(f"apt finds no way to install {' '.join(self.source.install)}", plan)
             for line in plan.stdout.splitlines():
                 words = line.replace("(", " ").split()
                 if words[:1] == ["Inst"]:
                     specs[words[1]] = f"{words[1]}={words[2]}"
-        specs |= {name: name for name in part.alone}
+        specs |= {name: name for name in self.source.alone}
         return [
             spec
             for name, spec in sorted(specs.items())
-            if not any(fnmatchcase(name, pattern) for pattern in part.drop)
+            if not any(fnmatchcase(name, pattern) for pattern in self.source.drop)
         ]
 
     def download(self, specs: Sequence[str], folder: Path) -> None:
@@ -146,9 +150,7 @@ class AptRoot:
             raise _download_error("apt could not download Debian packages", done)
 
 
-def fetch(
-    store: Store, suite: DebianSuite, architecture: str, files: Sequence[Locked]
-) -> list[Path]:
+def fetch(store: Store, source: DebianSource, files: Sequence[Locked]) -> list[Path]:
     """Return the paths of locked Debian packages in the cache, downloading what is missing.
 
     Raises:
@@ -156,11 +158,11 @@ def fetch(
     """
     missing = [item for item in files if not store.blob(item.sha256, item.file).exists()]
     if missing:
-        apt = AptRoot(store, suite, architecture)
-        with store.locked(f"apt-{suite.suite}-{architecture}"), store.scratch() as scratch:
+        apt = AptRoot(store, source)
+        with store.locked(f"apt-{apt.name}"), store.scratch() as scratch:
             apt.update()
             total = sum(item.size for item in missing)
-            title = f"{len(missing)} Debian packages ({architecture})"
+            title = f"{len(missing)} Debian packages ({source.architecture})"
             with watch_folder(scratch, total_bytes=total, title=title):
                 apt.download([f"{item.name}={item.version}" for item in missing], scratch)
             for item in missing:
@@ -168,8 +170,8 @@ def fetch(
     return [store.blob(item.sha256, item.file) for item in files]
 
 
-def lock_part(store: Store, suite: DebianSuite, part: DebianPart) -> tuple[Locked, ...]:
-    """Resolve and download a part, and return what to write into the lock file.
+def lock_source(store: Store, source: DebianSource) -> tuple[Locked, ...]:
+    """Resolve and download a source, and return what to write into the lock file.
 
     Raises:
         DownloadError: apt cannot resolve or download it.
@@ -180,10 +182,10 @@ def lock_part(store: Store, suite: DebianSuite, part: DebianPart) -> tuple[Locke
             f"{KEYRING} is missing, so the archive's signature cannot be checked",
             fix="apt-get install debian-archive-keyring",
         )
-    apt = AptRoot(store, suite, part.architecture)
-    with store.locked(f"apt-{suite.suite}-{part.architecture}"), store.scratch() as scratch:
+    apt = AptRoot(store, source)
+    with store.locked(f"apt-{apt.name}"), store.scratch() as scratch:
         apt.update(max_age_seconds=0)
-        apt.download(apt.resolve(part), scratch)
+        apt.download(apt.resolve(), scratch)
         locked = []
         for path in sorted(scratch.glob("*.deb")):
             shown = proc.run(["dpkg-deb", "--show", "--showformat", "${Package} ${Version}", path])

@@ -8,14 +8,13 @@ from pydantic import Field, StringConstraints
 from jetship import yamlfile
 from jetship.datafiles import data_dir
 from jetship.store import write_atomically
-from jetship.targets.model import Platform
 from jetship.yamlfile import Strict
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 _HEADER = """\
-# Written by `invoke lock --platform {platform}`: what is downloaded for this platform, and its
-# digests. Do not edit by hand: change the platform's file and write this one again.
+# Written by `invoke pins --part {part}`: what this part is made of, with digests.
+# Do not edit by hand: change toolchains/parts/{part}.yaml and write this one again.
 """
 
 
@@ -35,37 +34,45 @@ class Locked(Strict):
 
 
 class Lock(Strict):
-    """The parts of a toolchain and the files that each is made of."""
+    """The files that a part is made of, by source ("debian/bookworm/amd64")."""
 
     version: Literal[1] = 1
-    parts: dict[str, tuple[Locked, ...]]
+    sources: dict[str, tuple[Locked, ...]]
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """What decides the part's content: every file's digest, with its source."""
+        return tuple(
+            f"{source} {item.sha256}" for source in sorted(self.sources)
+            for item in self.sources[source]
+        )
 
 
-def lock_path(platform: Platform, folder: Path | None = None) -> Path:
-    """Return where the platform's lock file is, or is to be written."""
-    return (folder or data_dir("toolchains")) / "locks" / f"{platform.name}.yaml"
+def lock_path(part: str, folder: Path | None = None) -> Path:
+    """Return where a part's lock file is, or is to be written."""
+    return (folder or data_dir("toolchains")) / "locks" / f"{part}.yaml"
 
 
-def read_lock(platform: Platform, folder: Path | None = None) -> Lock:
-    """Read a platform's lock file.
+def read_lock(part: str, folder: Path | None = None) -> Lock:
+    """Read a part's lock file.
 
     Raises:
         ConfigError: it is missing or damaged.
     """
-    return yamlfile.load(lock_path(platform, folder), Lock)
+    return yamlfile.load(lock_path(part, folder), Lock)
 
 
-def write_lock(platform: Platform, lock: Lock, folder: Path | None = None) -> Path:
-    """Write a platform's lock file: one line a download, in a stable order."""
-    lines = [_HEADER.format(platform=platform.name), f"version: {lock.version}", "parts:"]
-    for part, files in sorted(lock.parts.items()):
-        lines.append(f"  {part}:")
+def write_lock(part: str, lock: Lock, folder: Path | None = None) -> Path:
+    """Write a part's lock file: one line a download, in a stable order."""
+    lines = [_HEADER.format(part=part), f"version: {lock.version}", "sources:"]
+    for source, files in sorted(lock.sources.items()):
+        lines.append(f"  {source}:")
         for item in sorted(files, key=lambda one: one.name):
             fields = ", ".join(
                 f"{key}: {_plain(value)}" for key, value in item.model_dump().items()
             )
             lines.append(f"    - {{{fields}}}")
-    path = lock_path(platform, folder)
+    path = lock_path(part, folder)
     write_atomically(path, ("\n".join(lines) + "\n").encode())
     return path
 

@@ -10,18 +10,26 @@ from jetship.targets.model import Platform
 class Toolchain:
     """Everything on the build machine that a build for one platform needs.
 
-    `root` is a published, never changing folder:
+    `root` is a published, never changing folder; what is shared with other toolchains, or is
+    the user's own, is linked into it:
 
-        bin/            compiler and nvcc wrappers, first on the build's PATH
+        bin/            the cross compiler bound to the sysroot, first on the build's PATH
         buildroot/      programs for the build machine (cross GCC, binutils), unpacked
         cuda/           CUDA_HOME: nvcc, ptxas, headers, link-time libcudart of the target
-        sysroot/        the target's libc, libstdc++, Python headers and libraries
+        sysroot/        the target's libc and libstdc++, and its Python headers where known
+        links/          libstdc++.so and the like, for the linker
+        python/         the target's Python headers, where the sysroot lacks them
         site-packages/  the target's torch, unpacked; read, never imported
         stubs/          import stubs for libraries that the target's torch build lacks
+
+    `cuda_version` is the toolkit's, which may be older than the platform's CUDA.
+    `build_constraints` are pip constraints that the target torch's cpp_extension needs.
     """
 
     platform: Platform
     root: Path
+    cuda_version: str
+    build_constraints: tuple[str, ...] = ()
 
     @property
     def bin(self) -> Path:
@@ -30,6 +38,18 @@ class Toolchain:
     @property
     def cuda_home(self) -> Path:
         return self.root / "cuda"
+
+    @property
+    def cuda_libraries(self) -> tuple[Path, ...]:
+        """Where a CUDA toolkit may have the target's libcudart, the target's own folder first.
+
+        A toolkit for two machines has them under targets/: aarch64-linux is Tegra, sbsa-linux
+        is servers, and Jetsons with CUDA 13.
+        """
+        targets = self.cuda_home / "targets"
+        names = ("aarch64-linux", "sbsa-linux") if self.platform.machine == "aarch64" else ()
+        own = [targets / name / "lib" for name in names]
+        return (*(folder for folder in own if folder.is_dir()), self.cuda_home / "lib64")
 
     @property
     def sysroot(self) -> Path:
@@ -51,3 +71,10 @@ class Toolchain:
     def multiarch(self) -> str:
         """Debian's multiarch triplet of the target."""
         return f"{self.platform.machine}-linux-gnu"
+
+    @property
+    def python_include(self) -> Path:
+        """Where Python.h is, or would be: where it is missing, a project that needs it fails."""
+        name = f"include/python{self.platform.python.version}"
+        own = self.root / "python" / name
+        return own if own.is_dir() else self.sysroot / "usr" / name

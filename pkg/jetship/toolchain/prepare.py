@@ -1,118 +1,189 @@
-"""From a platform to its toolchain: fetch by digest, unpack, lay out, try out, publish."""
+"""From a target to its toolchain: make its parts, link them together, try them out."""
 
 import hashlib
 import inspect
-import re
 import sys
-import zipfile
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from jetship import console, proc
-from jetship.errors import ConfigError, DownloadError, ToolMissingError
+from jetship.errors import ConfigError, ToolMissingError
 from jetship.store import Store
-from jetship.targets.model import Platform
-from jetship.toolchain import assemble, debian, pypi
-from jetship.toolchain.lock import Lock, Locked, read_lock
+from jetship.targets.model import Platform, Target
+from jetship.toolchain import own, wrappers
 from jetship.toolchain.model import Toolchain
+from jetship.toolchain.own import Given, OwnParts
+from jetship.toolchain.parts import read_part
+from jetship.toolchain.sources import has_part, make_part
 
-TOOLCHAIN_PACKAGES = ("buildroot", "nvcc", "sysroot")
-TOOLCHAIN_WHEELS = ("cuda_headers", "torch")
+NOTHING_OWN = OwnParts()
 
 
-def prepare(platform: Platform, store: Store) -> Toolchain:
-    """Return the platform's toolchain, downloading and assembling it where it is missing.
+@dataclass(frozen=True)
+class Plan:
+    """Which part fills which role; None where the user's own does."""
+
+    compiler: str
+    sysroot: str | None
+    cuda: str | None
+    torch: str | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parts that are made from pinned sources."""
+        roles = (self.compiler, self.sysroot, self.cuda, self.torch)
+        return tuple(name for name in roles if name)
+
+
+def plan(target: Target, own_parts: OwnParts = NOTHING_OWN) -> Plan:
+    """Choose the parts for a target.
+
+    Raises:
+        ToolMissingError: parts are not openly to be had and not given; names all of them, with
+            where to get each and what to pass.
+        ConfigError: no CUDA toolkit of the platform makes the target's archs.
+    """
+    parts = target.platform.toolchain
+    missing = [
+        (role, option)
+        for role, option, there in (
+            ("sysroot", "--sysroot", own_parts.sysroot or parts.sysroot),
+            ("cuda", "--cuda-home", own_parts.cuda_home or parts.cuda or not target.code),
+            ("torch", "--torch-wheel", own_parts.torch_wheel or parts.torch),
+        )
+        if not there
+    ]
+    if missing:
+        raise _missing(target.platform, missing)
+    return Plan(
+        compiler=parts.compiler,
+        sysroot=None if own_parts.sysroot else parts.sysroot,
+        cuda=None if own_parts.cuda_home or not target.code else _toolkit(target),
+        torch=None if own_parts.torch_wheel else parts.torch,
+    )
+
+
+def _missing(platform: Platform, missing: list[tuple[str, str]]) -> ToolMissingError:
+    advice = platform.toolchain.advice
+    lines = [
+        f"{option}: {advice.get(role, 'no open source of it is known')}"  # type: ignore[call-overload]
+        for role, option in missing
+    ]
+    return ToolMissingError(
+        f"the toolchain of {platform.name} lacks {len(missing)} part"
+        f"{'s' if len(missing) > 1 else ''}: {', '.join(role for role, _ in missing)}",
+        why="nobody but NVIDIA has them, so they cannot be downloaded from an open source",
+        fix="get them and name where they are\n" + "\n".join(f"       {line}" for line in lines),
+    )
+
+
+def _toolkit(target: Target) -> str:
+    archs = {code.arch for code in target.code}
+    toolkits = {name: read_part(name) for name in target.platform.toolchain.cuda}
+    for name, part in toolkits.items():
+        if part.makes(archs):
+            return name
+    listed = "; ".join(f"CUDA {part.version}: {', '.join(part.archs)}" for part in toolkits.values())
+    raise ConfigError(
+        f"no CUDA toolkit of {target.platform.name} compiles for "
+        f"{', '.join(str(arch) for arch in sorted(archs))} together",
+        why=listed,
+        fix="build a wheel for each arch, without --fat",
+    )
+
+
+def prepare(target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN) -> Toolchain:
+    """Return a target's toolchain, downloading and linking it together where it is missing.
 
     Two processes may call this at once: one works, the other waits and takes the result.
 
     Raises:
+        ConfigError: a path that the user gave is not what it should be.
         DownloadError: something cannot be fetched, verified or stored.
-        ToolMissingError: the build machine lacks apt, dpkg-deb or pip, or cannot run the
-            cross compiler.
+        ToolMissingError: a part is not to be had, or a program does not run on this machine.
     """
-    lock = read_lock(platform)
-    digest = _digest(platform, lock, TOOLCHAIN_PACKAGES + TOOLCHAIN_WHEELS)
-
-    def make(root: Path) -> None:
-        console.step(f"preparing the toolchain of {platform.name} (once)")
-        packages = {name: _packages(store, platform, lock, name) for name in TOOLCHAIN_PACKAGES}
-        wheels = {name: _wheels(store, platform, lock, name) for name in TOOLCHAIN_WHEELS}
-        toolchain = Toolchain(platform, root)
-        console.note("unpacking")
-        debian.unpack(packages["buildroot"], root / "buildroot")
-        debian.unpack(packages["sysroot"], toolchain.sysroot)
-        unpack_wheels(wheels["torch"], toolchain.site_packages)
-        assemble.link_target_runtimes(toolchain)
-        assemble.write_wrappers(toolchain)
-        with store.scratch() as scratch:
-            debian.unpack(packages["nvcc"], scratch / "nvcc")
-            unpack_wheels(wheels["cuda_headers"], scratch / "headers")
-            assemble.lay_out_cuda(toolchain, scratch / "nvcc", scratch / "headers")
-        assemble.complete_torch(toolchain)
-        assemble.make_import_stubs(toolchain)
-        verify(toolchain)
-
-    return Toolchain(platform, store.tree(f"toolchain-{platform.name}", digest, make))
+    platform = target.platform
+    chosen = plan(target, own_parts)
+    if not all(has_part(name, store) for name in chosen.names):
+        console.step(f"preparing the toolchain of {platform.name}")
+    compiler = make_part(chosen.compiler, store)
+    links = _links(target, chosen, own_parts, store)
+    links["buildroot"] = Given(compiler.path, compiler.path.name)
+    root = _linked(platform, links, compiler.part.gcc or 0, store)
+    constraints = read_part(chosen.torch).build_constraints if chosen.torch else ()
+    toolchain = Toolchain(platform, root, links["cuda"].cuda_version if "cuda" in links else "", constraints)
+    verify(toolchain)
+    return toolchain
 
 
-def is_prepared(platform: Platform, store: Store) -> bool:
-    """Return whether `prepare` would find its work done."""
-    digest = _digest(platform, read_lock(platform), TOOLCHAIN_PACKAGES + TOOLCHAIN_WHEELS)
-    return store.has_tree(f"toolchain-{platform.name}", digest)
+def is_prepared(target: Target, store: Store) -> bool:
+    """Return whether everything that `prepare` would download is there."""
+    try:
+        return all(has_part(name, store) for name in plan(target).names)
+    except ToolMissingError:
+        return False
 
 
-def prepare_runtime(platform: Platform, store: Store) -> Path:
+def prepare_base(platform: Platform, store: Store) -> Path:
     """Return a folder with what the platform's base image holds, making it where it is missing.
 
     It has `rootfs/`, Debian packages unpacked for the target, and `site-packages/`, torch
     with its dependencies.
 
     Raises:
+        ConfigError: the platform's base image is not made here; says which images there are.
         DownloadError, ToolMissingError: as `prepare`.
     """
-    lock = read_lock(platform)
-    wheel_parts = ("torch", "torch_dependencies")
-    digest = _digest(platform, lock, ("runtime", *wheel_parts))
+    if platform.toolchain.base is None:
+        known = ", ".join(platform.base_images[-3:]) or "none is known"
+        raise ConfigError(
+            f"the base image of {platform.name} is not made by jetship",
+            why=platform.toolchain.advice.get("base", "its packages are NVIDIA's"),
+            fix=f"name an image that the engine has with --base; known ones: {known}",
+        )
+    return make_part(platform.toolchain.base, store).path
+
+
+def _links(
+    target: Target, chosen: Plan, own_parts: OwnParts, store: Store
+) -> dict[str, Given]:
+    """Return what is linked into the toolchain, by the name of the link."""
+    platform = target.platform
+    links: dict[str, Given] = {}
+    for name, part in (("sysroot", chosen.sysroot), ("cuda", chosen.cuda), ("site-packages", chosen.torch)):
+        if part is not None:
+            made = make_part(part, store)
+            links[name] = Given(made.path, made.path.name, made.part.version)
+    if own_parts.sysroot:
+        links["sysroot"] = own.own_sysroot(own_parts.sysroot, platform)
+    if own_parts.cuda_home:
+        links["cuda"] = own.own_cuda(own_parts.cuda_home)
+    if own_parts.torch_wheel:
+        links["site-packages"] = own.own_torch(own_parts.torch_wheel, store)
+    if own_parts.python_dev:
+        links["python"] = own.own_python(own_parts.python_dev, platform)
+    return links
+
+
+def _linked(platform: Platform, links: dict[str, Given], gcc: int, store: Store) -> Path:
+    """Return the folder in which the parts are linked together."""
 
     def make(root: Path) -> None:
-        console.step(f"preparing the base system of {platform.name} (once)")
-        debian.unpack(_packages(store, platform, lock, "runtime"), root / "rootfs")
-        assemble.complete_rootfs(root / "rootfs")
-        for part in wheel_parts:
-            unpack_wheels(_wheels(store, platform, lock, part), root / "site-packages")
+        for name, given in links.items():
+            # Links between folders of the cache are relative, so that it can be moved.
+            inside = given.path.parent == root.parent
+            (root / name).symlink_to(f"../{given.path.name}" if inside else given.path)
+        toolchain = Toolchain(platform, root, "")
+        wrappers.write_wrappers(toolchain, gcc)
+        wrappers.link_target_runtimes(toolchain)
+        wrappers.make_import_stubs(toolchain)
 
-    return store.tree(f"runtime-{platform.name}", digest, make)
-
-
-def write_new_lock(platform: Platform, store: Store) -> Lock:
-    """Resolve every part of a platform anew, and return the lock of what was found.
-
-    Raises:
-        DownloadError: a package or wheel cannot be resolved or fetched.
-    """
-    parts: dict[str, tuple[Locked, ...]] = {}
-    for name, package_part in platform.toolchain.packages.items():
-        console.step(f"locking {name}")
-        parts[name] = debian.lock_part(store, platform.toolchain.debian, package_part)
-    for name, wheel_part in platform.toolchain.wheels.items():
-        console.step(f"locking {name}")
-        parts[name] = pypi.lock_part(store, platform, wheel_part)
-    return Lock(parts=parts)
-
-
-def unpack_wheels(wheels: Sequence[Path], folder: Path) -> None:
-    """Unpack wheels side by side; nothing of them is run.
-
-    Raises:
-        DownloadError: a wheel is damaged.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    for wheel in wheels:
-        try:
-            with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(folder)
-        except zipfile.BadZipFile as error:
-            raise DownloadError(f"{wheel.name} cannot be unpacked", why=str(error)) from error
+    digest = hashlib.sha256(f"{platform.name} {platform.machine} {gcc}".encode())
+    for name, given in sorted(links.items()):
+        digest.update(f"{name} {given.identity}\n".encode())
+    for module in (wrappers, sys.modules[__name__]):
+        digest.update(inspect.getsource(module).encode())
+    return store.tree(f"toolchain-{platform.name}", digest.hexdigest(), make)
 
 
 def verify(toolchain: Toolchain) -> None:
@@ -121,11 +192,10 @@ def verify(toolchain: Toolchain) -> None:
     Raises:
         ToolMissingError: a compiler does not run here, or is not what the platform names.
     """
-    expected = f"{toolchain.platform.machine}-linux-gnu"
-    _expect(toolchain.bin / "aarch64-linux-gnu-g++", "-dumpmachine", expected)
-    _expect(
-        toolchain.cuda_home / "bin/nvcc", "--version", f"release {toolchain.platform.cuda.version}"
-    )
+    compiler = toolchain.bin / f"{toolchain.multiarch}-g++"
+    _expect(compiler, "-dumpmachine", toolchain.multiarch)
+    if toolchain.cuda_version:
+        _expect(toolchain.cuda_home / "bin/nvcc", "--version", f"release {toolchain.cuda_version}")
 
 
 def _expect(program: Path, option: str, text: str) -> None:
@@ -134,52 +204,5 @@ def _expect(program: Path, option: str, text: str) -> None:
         raise ToolMissingError(
             f"{program.name} of the toolchain does not work on this machine",
             why=(done.stderr or done.stdout).strip()[-300:] or f"it does not say {text!r}",
-            fix="the toolchain's programs need an x86-64 machine with glibc 2.36 or newer "
-            "(Debian 12, Ubuntu 24.04)",
+            fix=wrappers.NEEDED_MACHINE,
         )
-
-
-def _packages(store: Store, platform: Platform, lock: Lock, name: str) -> list[Path]:
-    part = platform.toolchain.packages[name]
-    files = _locked(platform, lock, name)
-    return debian.fetch(store, platform.toolchain.debian, part.architecture, files)
-
-
-def _wheels(store: Store, platform: Platform, lock: Lock, name: str) -> list[Path]:
-    part = platform.toolchain.wheels[name]
-    files = _locked(platform, lock, name)
-    locked = {f"{item.name}=={item.version}" for item in files}
-    asked = {_normal(requirement) for requirement in part.requirements}
-    if locked != asked:
-        raise ConfigError(
-            f"the lock file of {platform.name} does not fit its platform file: part {name}",
-            why=f"asked for {', '.join(sorted(asked - locked)) or 'less'}",
-            fix=f"renew it with `invoke lock --platform {platform.name}`",
-        )
-    return pypi.fetch(store, platform, part, files)
-
-
-def _normal(requirement: str) -> str:
-    name, _, version = requirement.partition("==")
-    return re.sub(r"[-_.]+", "-", name).lower() + f"=={version}"
-
-
-def _locked(platform: Platform, lock: Lock, name: str) -> tuple[Locked, ...]:
-    if name not in lock.parts:
-        raise ConfigError(
-            f"the lock file of {platform.name} has no part {name!r}",
-            fix=f"renew it with `invoke lock --platform {platform.name}`",
-        )
-    return lock.parts[name]
-
-
-def _digest(platform: Platform, lock: Lock, parts: Sequence[str]) -> str:
-    """Name a tree by all that decides its content: the files, the recipe, the platform."""
-    digest = hashlib.sha256()
-    for name in sorted(parts):
-        for item in _locked(platform, lock, name):
-            digest.update(f"{name} {item.sha256}\n".encode())
-    for module in (assemble, debian, sys.modules[__name__]):
-        digest.update(inspect.getsource(module).encode())
-    digest.update(platform.toolchain.compiler.encode())
-    return digest.hexdigest()

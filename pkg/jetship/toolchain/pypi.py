@@ -11,15 +11,15 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from jetship import proc
 from jetship.errors import DownloadError, ToolMissingError
 from jetship.store import Store, sha256_of
-from jetship.targets.model import Platform, WheelPart
 from jetship.toolchain.lock import Locked
+from jetship.toolchain.parts import WheelSource
 from jetship.toolchain.progress import watch_folder
 
 # pip matches platform tags literally, so every manylinux level that a build may carry is named.
 MANYLINUX_GLIBC_MINORS = range(17, 40)
 
 
-def fetch(store: Store, platform: Platform, part: WheelPart, files: Sequence[Locked]) -> list[Path]:
+def fetch(store: Store, source: WheelSource, files: Sequence[Locked]) -> list[Path]:
     """Return the paths of locked wheels in the cache, downloading what is missing.
 
     Raises:
@@ -33,20 +33,20 @@ def fetch(store: Store, platform: Platform, part: WheelPart, files: Sequence[Loc
             total = sum(item.size for item in missing)
             title = f"{len(missing)} wheels" if len(missing) > 1 else missing[0].file[:40]
             with watch_folder(scratch, total_bytes=total, title=title):
-                _download(platform, part, lines, scratch, "--require-hashes")
+                _download(source, lines, scratch, "--require-hashes")
             for item in missing:
                 store.add(scratch / "wheels" / item.file, item.sha256)
     return [store.blob(item.sha256, item.file) for item in files]
 
 
-def lock_part(store: Store, platform: Platform, part: WheelPart) -> tuple[Locked, ...]:
-    """Download a part's wheels, and return what to write into the lock file.
+def lock_source(store: Store, source: WheelSource) -> tuple[Locked, ...]:
+    """Download a source's wheels, and return what to write into the lock file.
 
     Raises:
         DownloadError: pip finds no such wheel.
     """
     with store.scratch() as scratch:
-        _download(platform, part, list(part.requirements), scratch)
+        _download(source, list(source.requirements), scratch)
         locked = []
         for path in sorted((scratch / "wheels").glob("*.whl")):
             name, version, _, _ = parse_wheel_filename(path.name)
@@ -64,7 +64,7 @@ def lock_part(store: Store, platform: Platform, part: WheelPart) -> tuple[Locked
 
 
 def _download(
-    platform: Platform, part: WheelPart, requirements: Sequence[str], scratch: Path, *options: str
+    source: WheelSource, requirements: Sequence[str], scratch: Path, *options: str
 ) -> None:
     listed = scratch / "requirements.txt"
     listed.write_text("\n".join(requirements) + "\n")
@@ -78,7 +78,7 @@ def _download(
             *("--only-binary=:all:", "--disable-pip-version-check", "--retries", "2"),
             *("--progress-bar", "off", "--dest", scratch / "wheels", "--requirement", listed),
             *options,
-            *_tags(platform, part),
+            *_tags(source),
         ],
         env=env,
     )
@@ -86,12 +86,12 @@ def _download(
         raise _error(requirements, done)
 
 
-def _tags(platform: Platform, part: WheelPart) -> list[str]:
-    machine = platform.machine if part.machine == "target" else "x86_64"
+def _tags(source: WheelSource) -> list[str]:
+    machine = source.machine
     tags = [f"manylinux_2_{minor}_{machine}" for minor in reversed(MANYLINUX_GLIBC_MINORS)]
     tags += [f"manylinux2014_{machine}", f"linux_{machine}", "any"]
-    words = ["--implementation", "cp", "--python-version", platform.python.version]
-    for abi in (platform.python.abi, "abi3", "none"):
+    words = ["--implementation", "cp", "--python-version", source.python]
+    for abi in (source.abi, "abi3", "none"):
         words += ["--abi", abi]
     for tag in tags:
         words += ["--platform", tag]

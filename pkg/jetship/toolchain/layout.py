@@ -1,0 +1,189 @@
+"""What goes where in a part: from unpacked sources to the folder that toolchains link to.
+
+Each function gets a folder with one folder a source, named debian-<suite>-<architecture> or
+wheels-<machine>-<abi>, and moves what is needed into the part's own folder.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from jetship.errors import DownloadError
+from jetship.store import write_atomically
+
+# CUDA's compilers make the names of what is local to a .cu file from a digest of its path, so they
+# are told the path within the project.
+_CUDA_WRAPPER = """\
+#!/bin/sh
+# Written by jetship: {program}, which is told of paths within the project only.
+before=
+for word do
+    shift
+    if [ "$before" = --orig_src_path_name ] && [ -n "${{JETSHIP_SOURCES:-}}" ]; then
+        case $word in "$JETSHIP_SOURCES"/*) word=${{word#"$JETSHIP_SOURCES"}} ;; esac
+    fi
+    before=$word
+    set -- "$@" "$word"
+done
+exec "${{0%/*}}/{program}.real" "$@"
+"""
+
+# nvcc finds the rest of CUDA through this file, beside its own binary.
+_NVCC_PROFILE = """\
+TOP              = $(_HERE_)/..
+CICC_PATH        = $(TOP)/nvvm/bin
+NVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice
+LD_LIBRARY_PATH += $(TOP)/lib:
+PATH            += $(TOP)/nvvm/bin:$(_HERE_):
+INCLUDES        += "-I$(TOP)/include" "-I$(TOP)/include/cccl" $(_SPACE_)
+LIBRARIES        =+ $(_SPACE_) "-L$(TOP)/lib64"
+"""
+
+CUDA_PROGRAMS = ("cudafe++", "ptxas", "fatbinary", "cuobjdump", "nvlink", "bin2c", "cu++filt")
+
+# PyTorch's build writes this header; its CPU wheels carry the headers that include it, not itself.
+CUDA_CMAKE_MACROS = Path("torch/include/c10/cuda/impl/cuda_cmake_macros.h")
+_CUDA_CMAKE_MACROS = b"""\
+#pragma once
+// Written by jetship: torch is linked as shared libraries.
+#define C10_CUDA_BUILD_SHARED_LIBS
+"""
+
+
+def lay_out_compiler(sources: Path, root: Path) -> None:
+    """A cross GCC: as Debian has it, without the links to target libraries that are left out."""
+    _merge(_of(sources, "debian-*-amd64"), root)
+    for link in sorted((root / "usr/lib/gcc-cross").rglob("*.so")):
+        if link.is_symlink() and not link.exists():
+            link.unlink()
+
+
+def lay_out_sysroot(sources: Path, root: Path) -> None:
+    """A sysroot: as Debian has it."""
+    _merge(_of(sources, "debian-*-*"), root)
+
+
+def lay_out_torch(sources: Path, root: Path) -> None:
+    """torch, with the one generated header that a CPU build leaves out."""
+    _merge(_of(sources, "wheels-*"), root)
+    header = root / CUDA_CMAKE_MACROS
+    if not header.exists():
+        write_atomically(header, _CUDA_CMAKE_MACROS)
+
+
+def lay_out_base(sources: Path, root: Path) -> None:
+    """A base image: rootfs/ and site-packages/."""
+    _merge(_of(sources, "debian-*"), root / "rootfs")
+    _merge(_of(sources, "wheels-*"), root / "site-packages")
+    complete_rootfs(root / "rootfs")
+
+
+def lay_out_cuda(sources: Path, root: Path) -> None:
+    """A CUDA_HOME out of Debian's scattered nvcc, or of the index's wheels, or of both."""
+    for packages in sorted(sources.glob("debian-*-amd64")):
+        _take_debian_nvcc(packages, root)
+    for wheels in sorted(sources.glob("wheels-x86_64-*")):
+        _take_wheels(wheels, root)
+    for compiler in (root / "bin/cudafe++", root / "nvvm/bin/cicc"):
+        compiler.rename(compiler.with_name(f"{compiler.name}.real"))
+        write_program(compiler, _CUDA_WRAPPER.format(program=compiler.name))
+    write_atomically(root / "bin/nvcc.profile", _NVCC_PROFILE.encode())
+    _take_target_runtime(sources, root)
+
+
+def _take_debian_nvcc(packages: Path, root: Path) -> None:
+    private = packages / "usr/lib/nvidia-cuda-toolkit"
+    (root / "bin").mkdir(parents=True)
+    shutil.copy2(private / "bin/nvcc", root / "bin/nvcc")
+    if (private / "bin/crt").is_dir():
+        shutil.copytree(private / "bin/crt", root / "bin/crt")
+    for program in CUDA_PROGRAMS:
+        if (packages / "usr/bin" / program).exists():
+            shutil.copy2(packages / "usr/bin" / program, root / "bin" / program)
+    (root / "nvvm/bin").mkdir(parents=True)
+    shutil.copy2(private / "bin/cicc", root / "nvvm/bin/cicc")
+    shutil.copytree(private / "libdevice", root / "nvvm/libdevice")
+    if (packages / "usr/include/cuda_runtime.h").exists():
+        shutil.copytree(packages / "usr/include", root / "include", dirs_exist_ok=True)
+
+
+def _take_wheels(wheels: Path, root: Path) -> None:
+    for include in sorted(wheels.glob("nvidia/*/include")):
+        shutil.copytree(include, root / "include", dirs_exist_ok=True)
+    for home in sorted(wheels.glob("nvidia/cu[0-9]*")):
+        for name in ("bin", "nvvm"):
+            if (home / name).is_dir():
+                shutil.copytree(home / name, root / name, dirs_exist_ok=True)
+    for program in (root / "bin").iterdir():
+        # The index's wheels carry programs without the executable bit.
+        if program.is_file():
+            program.chmod(0o755)
+    for program in (root / "nvvm/bin").iterdir():
+        program.chmod(0o755)
+
+
+def _take_target_runtime(sources: Path, root: Path) -> None:
+    """Give the linker the target's libcudart as lib64/libcudart.so."""
+    found = [
+        path
+        for pattern in ("debian-*-arm64/usr/lib/*/libcudart.so.*", "wheels-aarch64-*/nvidia/*/lib/libcudart.so.*")
+        for path in sorted(sources.glob(pattern))
+    ]
+    if not found:
+        raise DownloadError(
+            "the CUDA part has no libcudart for the target",
+            fix="name its package in the part's file and renew the lock with `invoke pins`",
+        )
+    lib64 = root / "lib64"
+    lib64.mkdir()
+    for path in found:
+        shutil.copy2(path, lib64 / path.name, follow_symlinks=False)
+    shortest = min((path.name for path in found), key=len)
+    (lib64 / "libcudart.so").symlink_to(shortest)
+
+
+def write_program(path: Path, text: str) -> None:
+    """Write an executable script."""
+    write_atomically(path, text.encode())
+    path.chmod(0o755)
+
+
+def complete_rootfs(rootfs: Path) -> None:
+    """Do what the maintainer scripts of a base system would do, without running them.
+
+    Users and groups are base-passwd's own list, and /bin/sh is dash.
+    """
+    for name in ("passwd", "group"):
+        master = rootfs / f"usr/share/base-passwd/{name}.master"
+        if master.exists():
+            write_atomically(rootfs / "etc" / name, master.read_bytes())
+    shell = rootfs / "usr/bin/sh"
+    if not shell.exists() and (rootfs / "usr/bin/dash").exists():
+        shell.symlink_to("dash")
+    temporary = rootfs / "tmp"
+    temporary.mkdir(exist_ok=True)
+    temporary.chmod(0o1777)
+
+
+def _of(sources: Path, pattern: str) -> list[Path]:
+    return sorted(sources.glob(pattern))
+
+
+def _merge(folders: list[Path], root: Path) -> None:
+    root.mkdir(parents=True, exist_ok=True)
+    for folder in folders:
+        for entry in folder.iterdir():
+            if (root / entry.name).exists() and entry.is_dir():
+                shutil.copytree(entry, root / entry.name, symlinks=True, dirs_exist_ok=True)
+            else:
+                os.rename(entry, root / entry.name)  # noqa: PTH104 - moves links as links
+
+
+LAYOUTS: Mapping[str, Callable[[Path, Path], None]] = {
+    "compiler": lay_out_compiler,
+    "sysroot": lay_out_sysroot,
+    "cuda": lay_out_cuda,
+    "torch": lay_out_torch,
+    "base": lay_out_base,
+}

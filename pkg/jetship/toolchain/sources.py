@@ -1,0 +1,143 @@
+"""One part of a toolchain, from its lock file to a folder of the cache."""
+
+import hashlib
+import inspect
+import re
+import sys
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jetship import console
+from jetship.errors import ConfigError, DownloadError
+from jetship.store import Store
+from jetship.toolchain import debian, layout, pypi
+from jetship.toolchain.lock import Lock, Locked, read_lock
+from jetship.toolchain.parts import DebianSource, Part, WheelSource, read_part
+
+
+@dataclass(frozen=True)
+class PartTree:
+    """A part and the folder of the cache that holds it."""
+
+    name: str
+    part: Part
+    path: Path
+
+
+def source_names(part: Part) -> Iterator[tuple[str, DebianSource | WheelSource]]:
+    """Yield every source of a part with its name in the lock file."""
+    for debian_source in part.debian:
+        yield f"debian/{debian_source.suite}/{debian_source.architecture}", debian_source
+    for wheel_source in part.wheels:
+        yield f"wheels/{wheel_source.machine}/{wheel_source.abi}", wheel_source
+
+
+def make_part(name: str, store: Store) -> PartTree:
+    """Return a part's folder, downloading and unpacking it where it is missing.
+
+    Raises:
+        ConfigError: there is no such part, or its lock file does not fit it.
+        DownloadError: something cannot be fetched, verified or stored.
+        ToolMissingError: the build machine lacks apt, dpkg-deb or pip.
+    """
+    part, lock = read_part(name), read_lock(name)
+    _require_fitting(name, part, lock)
+
+    def make(root: Path) -> None:
+        console.note(f"preparing {part.title} (once)")
+        with store.scratch() as scratch:
+            for source_name, source in source_names(part):
+                files = _fetch(store, source, lock.sources[source_name])
+                into = scratch / source_name.replace("/", "-")
+                if isinstance(source, DebianSource):
+                    debian.unpack(files, into)
+                else:
+                    unpack_wheels(files, into)
+            layout.LAYOUTS[part.kind](scratch, root)
+
+    return PartTree(name, part, store.tree(name, _digest(part, lock), make))
+
+
+def has_part(name: str, store: Store) -> bool:
+    """Return whether `make_part` would find its work done."""
+    return store.has_tree(name, _digest(read_part(name), read_lock(name)))
+
+
+def lock_part(name: str, store: Store) -> Lock:
+    """Resolve a part anew, and return the lock of what was found.
+
+    Raises:
+        DownloadError: a package or wheel cannot be resolved or fetched.
+    """
+    found: dict[str, tuple[Locked, ...]] = {}
+    for source_name, source in source_names(read_part(name)):
+        console.step(f"locking {name}: {source_name}")
+        if isinstance(source, DebianSource):
+            found[source_name] = debian.lock_source(store, source)
+        else:
+            found[source_name] = pypi.lock_source(store, source)
+    return Lock(sources=found)
+
+
+def unpack_wheels(wheels: Sequence[Path], folder: Path) -> None:
+    """Unpack wheels side by side; nothing of them is run.
+
+    Raises:
+        DownloadError: a wheel is damaged.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for wheel in wheels:
+        try:
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(folder)
+        except zipfile.BadZipFile as error:
+            raise DownloadError(f"{wheel.name} cannot be unpacked", why=str(error)) from error
+
+
+def _fetch(
+    store: Store, source: DebianSource | WheelSource, files: Sequence[Locked]
+) -> list[Path]:
+    if isinstance(source, DebianSource):
+        return debian.fetch(store, source, files)
+    return pypi.fetch(store, source, files)
+
+
+def _require_fitting(name: str, part: Part, lock: Lock) -> None:
+    """Refuse a lock file that was written for another description of the part."""
+    sources = dict(source_names(part))
+    asked = {
+        f"{source_name}: {_normal(requirement)}"
+        for source_name, source in sources.items()
+        if isinstance(source, WheelSource)
+        for requirement in source.requirements
+    }
+    locked = {
+        f"{source_name}: {item.name}=={item.version}"
+        for source_name, files in lock.sources.items()
+        if source_name.startswith("wheels/")
+        for item in files
+    }
+    if set(sources) != set(lock.sources) or asked != locked:
+        differing = sorted((set(sources) ^ set(lock.sources)) | (asked ^ locked))
+        raise ConfigError(
+            f"the lock file of {name} does not fit toolchains/parts/{name}.yaml",
+            why=f"they differ in {', '.join(differing)}",
+            fix=f"renew it with `invoke pins --part {name}`",
+        )
+
+
+def _normal(requirement: str) -> str:
+    name, _, version = requirement.partition("==")
+    return re.sub(r"[-_.]+", "-", name).lower() + f"=={version}"
+
+
+def _digest(part: Part, lock: Lock) -> str:
+    """Name a tree by all that decides its content: the files and the recipe."""
+    digest = hashlib.sha256(part.kind.encode())
+    for line in lock.digests:
+        digest.update(f"{line}\n".encode())
+    for module in (layout, debian, sys.modules[__name__]):
+        digest.update(inspect.getsource(module).encode())
+    return digest.hexdigest()
