@@ -199,7 +199,7 @@ PIN = {
         ({"machine": "x86_64"}, "machine: built for x86_64"),
         ({"torch": {**PIN["torch"], "version": "2.5.0"}}, "torch: built for 2.5.0"),
         ({"torch": {**PIN["torch"], "cxx11_abi": False}}, "C++11 ABI: built for False"),
-        ({"cuda": {"version": "11.8", "code": []}}, "the record has none for 6.2"),
+        ({"cuda": {"version": "11.8", "code": []}}, "the record says none, the wheel has 6.2 SASS"),
         ({"glibc_floor": "2.2"}, "the record says 2.2, the wheel's files ask for 2.17"),
     ],
 )
