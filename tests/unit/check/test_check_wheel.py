@@ -7,7 +7,6 @@ from importlib import resources
 
 import jsonschema
 import pytest
-from conftest import EXT, WheelSpec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jetship.check import archive
@@ -16,6 +15,7 @@ from jetship.check.findings import Finding, Report
 from jetship.check.wheel import read_wheel
 from jetship.errors import CheckError
 from jetship.pin import Pin
+from wheelspec import EXT, WheelSpec
 
 NAME = "pkg-1.0-cp311-cp311-linux_aarch64.whl"
 FIXTURE_IS_SAFE = [HealthCheck.function_scoped_fixture]
