@@ -97,6 +97,11 @@ class Running:
         status = self.child.wait(WAIT_SECONDS)
         return Ended(status, (self.folder / "stdout").read_text(), self.said())
 
+    @property
+    def temporary(self) -> Path:
+        """Its TMPDIR."""
+        return self.folder / "tmp"
+
     def programs(self) -> list[str]:
         """Return the names of all its processes that run now."""
         return [name for _, name in marked(self.mark)]
@@ -106,12 +111,16 @@ class Running:
 def running(*words: str | Path, **changes: str | None) -> Iterator[Running]:
     """Run `invoke` in the background; nothing of it runs any more afterwards."""
     mark = uuid.uuid4().hex
-    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name,
+        contextlib.ExitStack() as stack,
+    ):
         folder = Path(name)
+        (folder / "tmp").mkdir()
         child = subprocess.Popen(
             [*INVOKE, *map(str, words)],
             cwd=ROOT,
-            env=environment(**changes, **{MARK: mark}),
+            env=environment(**changes, TMPDIR=str(folder / "tmp"), **{MARK: mark}),
             stdin=subprocess.DEVNULL,
             stdout=stack.enter_context((folder / "stdout").open("wb")),
             stderr=stack.enter_context((folder / "stderr").open("wb")),

@@ -41,3 +41,11 @@ def test_the_project_is_the_current_folder_where_there_is_no_deploy_yaml(toolcha
     printed = jetship("build", "--arch", "8.7", cwd=project).good().stdout.strip()
     assert (project / printed).is_file()
     assert printed.startswith("dist/kernel-2.0+")
+
+
+def test_a_project_without_cuda_code_is_fine(toolchain, dist):
+    words = ("--arch", "6.2", "--project", PROJECTS / "plain", "--dist", dist)
+    (row,) = invoke("build", *words, "--json").good().json["wheels"]
+    findings = {finding["rule"]: finding for finding in row["report"]["findings"]}
+    assert findings["device-code"]["outcome"] == "pass"
+    assert "no device code" in findings["device-code"]["reason"]

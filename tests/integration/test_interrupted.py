@@ -35,6 +35,7 @@ def test_a_build_that_is_stopped_leaves_no_wheel_and_no_compiler(stuck, cache, d
     assert stuck.programs() == []
     assert names_in(dist) == ["logs"]
     assert names_in(cache / "tmp") == []
+    assert names_in(stuck.temporary) == []
 
 
 def test_the_build_after_a_stopped_one_works(stuck, words, cache, dist):

@@ -55,11 +55,14 @@ def build_wheel(
     ) -> None:
         env = compose(os.environ, cross, extra_environ or {})
         env["JETSHIP_SOURCES"] = str(sources.resolve())  # for the compilers of the toolchain
+        env["TMPDIR"] = str(temporary)  # nvcc leaves files behind when it is stopped
         words = list(cmd)
         done = proc.run(words, env=env, cwd=Path(cwd) if cwd else None, log=log)
         if not done.ok:
             raise subprocess.CalledProcessError(done.status, words)
 
+    temporary = cross.folder / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
     try:
         with DefaultIsolatedEnv() as env:
             builder = build.ProjectBuilder.from_isolated_env(env, sources, runner=run_hook)

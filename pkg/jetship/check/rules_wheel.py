@@ -218,15 +218,31 @@ def _pin_problems(pin: Pin, facts: Facts) -> Iterator[str]:
     for what, built, have in pairs:
         if built != have:
             yield f"{what}: built for {built}, the target has {have}"
-    pinned = {row.arch: row for row in pin.cuda.code}
-    for code in facts.target.code:
-        row = pinned.get(str(code.arch))
-        if row is None or not row.sass or (code.ptx and not row.ptx):
-            yield f"device code: the record has none for {code}"
+    # Whether that code is what the target needs is for the device-code rule to say.
+    pinned = {(row.arch, row.sass, row.ptx) for row in pin.cuda.code}
+    found = _device_code(facts)
+    if pinned != found:
+        yield f"device code: the record says {_codes(pinned)}, the wheel has {_codes(found)}"
     floors = [floor for _, elf in facts.loadable if (floor := elf.floor("GLIBC"))]
     floor = max(floors, key=version_key, default=None)
     if floor != pin.glibc_floor:
         yield f"glibc: the record says {pin.glibc_floor}, the wheel's files ask for {floor}"
+
+
+def _device_code(facts: Facts) -> set[tuple[str, bool, bool]]:
+    """Return (arch, has SASS, has PTX) of all device code in the wheel, as a pin records it."""
+    images = [image for member in facts.wheel.members for image in member.images]
+    archs = {image.arch for image in images if image.kind in ("sass", "ptx")}
+    kinds = {(image.arch, image.kind) for image in images}
+    return {(str(arch), (arch, "sass") in kinds, (arch, "ptx") in kinds) for arch in archs}
+
+
+def _codes(codes: set[tuple[str, bool, bool]]) -> str:
+    shown = [
+        arch + (" SASS" if sass else "") + (" PTX" if ptx else "")
+        for arch, sass, ptx in sorted(codes)
+    ]
+    return ", ".join(shown) or "none"
 
 
 def _listed(tags: frozenset[Tag]) -> str:

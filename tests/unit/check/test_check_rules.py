@@ -5,8 +5,8 @@ import struct
 
 import make_corpus
 import pytest
-from conftest import EXT, WheelSpec
 from jetship.targets.resolve import resolve
+from wheelspec import EXT, WheelSpec
 
 
 def test_a_good_wheel_passes_every_rule(check):
