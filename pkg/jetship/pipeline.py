@@ -19,8 +19,8 @@ from jetship.pin import pin_of
 from jetship.store import Store, disk_errors
 from jetship.targets.catalog import Catalog
 from jetship.targets.model import Target, parse_target_id
-from jetship.targets.resolve import DEFAULT_PLATFORM, resolve
-from jetship.toolchain.prepare import prepare
+from jetship.toolchain.own import OwnParts
+from jetship.toolchain.prepare import NOTHING_OWN, prepare
 
 REJECTED = "rejected"
 _STAGING_PREFIX = ".staging-"
@@ -37,7 +37,11 @@ class Produced:
 
 
 def produce(
-    project: Project, targets: Sequence[Target], store: Store, dist: Path
+    project: Project,
+    targets: Sequence[Target],
+    store: Store,
+    dist: Path,
+    own_parts: OwnParts = NOTHING_OWN,
 ) -> list[Produced]:
     """Build and check a project for every target; one that fails does not stop the rest.
 
@@ -52,7 +56,7 @@ def produce(
     results = []
     for target in targets:
         try:
-            results.append(_produce(project, target, store, dist))
+            results.append(_produce(project, target, store, dist, own_parts))
         except JetshipError as error:
             if len(targets) > 1:
                 console.error(f"{target.id}: {error}")
@@ -60,8 +64,10 @@ def produce(
     return results
 
 
-def _produce(project: Project, target: Target, store: Store, dist: Path) -> Produced:
-    toolchain = prepare(target.platform, store)
+def _produce(
+    project: Project, target: Target, store: Store, dist: Path, own_parts: OwnParts
+) -> Produced:
+    toolchain = prepare(target, store, own_parts)
     with _only_build(project, target, store, dist), _staging(dist) as staging:
         logs = dist / "logs"
         built = build_project(project, target, toolchain, store=store, out=staging, logs=logs)
@@ -102,18 +108,18 @@ def _staging(dist: Path) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def check(wheel: Path, target: Target, store: Store) -> Report:
+def check(wheel: Path, target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN) -> Report:
     """Check one wheel against a target.
 
     Raises:
         CheckError: the file is not a wheel.
         DownloadError, ToolMissingError: the target's libraries cannot be had.
     """
-    libraries = TargetLibraries.of(prepare(target.platform, store))
+    libraries = TargetLibraries.of(prepare(target, store, own_parts))
     return check_wheel(wheel, target, libraries)
 
 
-def target_of(wheel: Path, catalog: Catalog, *, arch: str, platform: str) -> Target:
+def target_of(wheel: Path, catalog: Catalog, asked: Sequence[Target]) -> Target:
     """Return the target to check a wheel against: what was asked for, or what it was built for.
 
     Raises:
@@ -121,8 +127,8 @@ def target_of(wheel: Path, catalog: Catalog, *, arch: str, platform: str) -> Tar
             not a target.
         CheckError: the file is not a wheel.
     """
-    if arch:
-        return resolve(catalog, arch=arch, platform=platform or DEFAULT_PLATFORM, fat=True)[0]
+    if asked:
+        return asked[0]
     pin = pin_of(wheel)
     if pin is None:
         raise ConfigError(
@@ -130,4 +136,4 @@ def target_of(wheel: Path, catalog: Catalog, *, arch: str, platform: str) -> Tar
             fix="name a target: --arch 6.2 --platform debian-12",
         )
     code, name = parse_target_id(pin.target)
-    return Target(code, catalog.platform(platform or name))
+    return Target(code, catalog.platform(name))

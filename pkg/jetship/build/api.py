@@ -52,11 +52,23 @@ def build_project(
             sources = scratch / "sources"
             project.copy_sources(sources)
             cross = environment.create(toolchain, target, scratch / "cross")
-            console.note(f"TORCH_CUDA_ARCH_LIST={target.arch_list}, {environment.max_jobs()} jobs")
+            console.note(_said(toolchain, target))
             built = isolated.build_wheel(
-                sources, cross, scratch / "wheel", log, shown_as=project.folder
+                sources,
+                cross,
+                scratch / "wheel",
+                log,
+                shown_as=project.folder,
+                constraints=toolchain.build_constraints,
             )
             wheel = finish(Wheel.read(built), target, project)
         path = wheel.write(out)
     seconds = time.monotonic() - started
     return BuiltWheel(path, sha256_of(path), target, log, seconds)
+
+
+def _said(toolchain: Toolchain, target: Target) -> str:
+    jobs = f"{environment.max_jobs()} jobs"
+    if not target.code:
+        return f"without CUDA, {jobs}"
+    return f"TORCH_CUDA_ARCH_LIST={target.arch_list}, nvcc {toolchain.cuda_version}, {jobs}"

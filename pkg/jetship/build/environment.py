@@ -11,11 +11,13 @@ import os
 import pprint
 import re
 import runpy
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import ninja
+from packaging.version import Version
 
 from jetship.errors import ConfigError
 from jetship.store import write_atomically
@@ -85,19 +87,29 @@ def torch_facts(toolchain: Toolchain, target: Target) -> dict[str, object]:
         ConfigError: the torch in the toolchain is another release than the platform's.
     """
     own = runpy.run_path(str(toolchain.torch / "version.py"))
-    found = str(own["__version__"]).partition("+")[0]
-    if found != toolchain.platform.torch.version.partition("+")[0]:
-        raise ConfigError(
-            f"the toolchain of {toolchain.platform.name} holds torch {found}, "
-            f"and the platform says {toolchain.platform.torch.version}"
-        )
+    _require_torch(toolchain, str(own["__version__"]))
     return {
         "site_packages": str(toolchain.site_packages),
-        "cuda": own["cuda"] or toolchain.platform.cuda.version,
+        "cuda": (own["cuda"] or toolchain.cuda_version) if target.code else None,
         "cxx11_abi": toolchain.platform.torch.cxx11_abi,
         "code": [[code.arch.major, code.arch.minor] for code in target.code],
         "pybind11": _pybind11_abi(toolchain.torch / "lib" / "libtorch_python.so"),
     }
+
+
+def _require_torch(toolchain: Toolchain, found: str) -> None:
+    """Refuse another torch than the platform's: another release, or another minor one.
+
+    NVIDIA's builds are snapshots before a release of upstream's, whose headers serve them.
+    """
+    wanted = Version(toolchain.platform.torch.version)
+    digits = 3 if toolchain.platform.evidence == "exact" else 2
+    if Version(found).release[:digits] != wanted.release[:digits]:
+        raise ConfigError(
+            f"the toolchain of {toolchain.platform.name} holds torch {found}, "
+            f"and the platform says {wanted}",
+            fix="pass the wheel of the platform's own torch with --torch-wheel",
+        )
 
 
 def _pybind11_abi(library: Path) -> dict[str, str | None]:
@@ -118,10 +130,7 @@ def _sysconfig_source(toolchain: Toolchain) -> str:
     folder = toolchain.sysroot / f"usr/lib/python{version}"
     found = sorted(folder.glob("_sysconfigdata_*.py"))
     if not found:
-        raise ConfigError(
-            f"the sysroot of {toolchain.platform.name} has no sysconfig data of Python {version}",
-            fix=f"add libpython{version}-dev to the platform's sysroot packages",
-        )
+        return _sysconfig_module({**_sysconfig_facts(toolchain), **_compilers(toolchain)})
     values = dict(runpy.run_path(str(found[0]))["build_time_vars"])
     for key, value in values.items():
         if isinstance(value, str):
@@ -130,8 +139,41 @@ def _sysconfig_source(toolchain: Toolchain) -> str:
             values[key] = re.sub(
                 r"(?<![\w.=/-])(-[IL])?/usr/", rf"\g<1>{toolchain.sysroot}/usr/", plain
             )
-    values.update(_compilers(toolchain))
-    return f"build_time_vars = {pprint.pformat(values)}\n"
+    return _sysconfig_module({**values, **_compilers(toolchain)})
+
+
+def _sysconfig_module(values: Mapping[str, object]) -> str:
+    """Return the module's source.
+
+    setuptools makes the wheel's ABI tag out of SOABI, and refuses one that is not of the Python
+    that runs it. So SOABI is that one's; the finished wheel gets the target's tags.
+    """
+    own = {**values, "SOABI": f"{sys.implementation.cache_tag}-{values['MULTIARCH']}"}
+    return f"build_time_vars = {pprint.pformat(own)}\n"
+
+
+def _sysconfig_facts(toolchain: Toolchain) -> dict[str, object]:
+    """Return sysconfig data for a Python of which only the names are known."""
+    platform = toolchain.platform
+    soabi = f"{platform.python.cache_tag}-{toolchain.multiarch}"
+    prefix = f"{toolchain.sysroot}/usr"
+    return {
+        "EXT_SUFFIX": f".{soabi}.so",
+        "SHLIB_SUFFIX": ".so",
+        "MULTIARCH": toolchain.multiarch,
+        "HOST_GNU_TYPE": toolchain.multiarch,
+        "VERSION": platform.python.version,
+        "Py_ENABLE_SHARED": 0,
+        "OPT": "-DNDEBUG -fwrapv -O2 -Wall",
+        "CFLAGS": "-DNDEBUG -fwrapv -O2 -Wall",
+        "CCSHARED": "-fPIC",
+        "ARFLAGS": "rcs",
+        "LIBDIR": f"{prefix}/lib",
+        "INCLUDEPY": str(toolchain.python_include),
+        "CONFINCLUDEPY": str(toolchain.python_include),
+        "prefix": prefix,
+        "exec_prefix": prefix,
+    }
 
 
 def _compilers(toolchain: Toolchain) -> dict[str, str]:
@@ -160,21 +202,44 @@ def _variables(toolchain: Toolchain, target: Target, folder: Path, facts: Path) 
         "_PYTHON_HOST_PLATFORM": f"linux-{toolchain.platform.machine}",
         "JETSHIP_STANDIN_FACTS": str(facts),
         "JETSHIP_TARGET": target.id,
-        "CUDA_HOME": str(toolchain.cuda_home),
-        "FORCE_CUDA": "1",
-        "TORCH_CUDA_ARCH_LIST": target.arch_list,
+        **_cuda_variables(toolchain, target),
         # Import stubs define nothing, so a linker that drops what it sees no use for (Debian's
         # cross GCC asks for that) would drop libc10_cuda from NEEDED, and the loader then looks
         # for its symbols nowhere.
         # nvcc puts its process id into a local symbol: without those, the bytes are the same.
-        "LDFLAGS": f"-Wl,--no-as-needed -Wl,--discard-all -L{toolchain.stubs}",
+        "LDFLAGS": " ".join(
+            ["-Wl,--no-as-needed", "-Wl,--discard-all", *_library_folders(toolchain)]
+        ),
         "MAX_JOBS": str(max_jobs()),
         # torch asks whether the compiler is the one that built it; the toolchain chose it.
         "TORCH_DONT_CHECK_COMPILER_ABI": "1",
     }
 
 
+def _library_folders(toolchain: Toolchain) -> list[str]:
+    """Return -L for the target's own CUDA runtime, and behind it for the import stubs."""
+    return [f"-L{folder}" for folder in (*toolchain.cuda_libraries, toolchain.stubs)]
+
+
+def _cuda_variables(toolchain: Toolchain, target: Target) -> dict[str, str]:
+    if not target.code:
+        return {"FORCE_CUDA": "0"}
+    return {
+        "CUDA_HOME": str(toolchain.cuda_home),
+        "FORCE_CUDA": "1",
+        "TORCH_CUDA_ARCH_LIST": target.arch_list,
+    }
+
+
 def max_jobs() -> int:
     """Return how many compilers may run at once: a core and 2 GiB of free memory for each."""
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    free = _available_bytes()
     return max(1, min(len(os.sched_getaffinity(0)), free // MEMORY_PER_JOB_BYTES))
+
+
+def _available_bytes() -> int:
+    """Return the memory that the kernel would give out, its caches counted in."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -12,6 +12,7 @@ import glob
 import json
 import os
 import platform
+import re
 import sys
 
 _ATTRIBUTE_CAPABILITY_MAJOR = 75  # CUdevice_attribute in cuda.h
@@ -82,8 +83,7 @@ def _torch(record):
     except (ImportError, OSError) as error:
         return "torch cannot be imported here (%s)" % error
     wanted = record["torch"]
-    running = torch.__version__.split("+")[0]
-    if running != wanted["version"].split("+")[0]:
+    if _release(torch.__version__) != _release(wanted["version"]):
         return "torch here is %s, not %s" % (torch.__version__, wanted["version"])
     if torch.version.cuda != wanted["cuda"]:
         return "torch here is built for %s, not %s" % (
@@ -97,6 +97,11 @@ def _torch(record):
             _abi_name(not abi),
         )
     return None
+
+
+def _release(version):
+    # NVIDIA's builds are called 2.1.0a0+41361538.nv23.06: what counts is 2.1.0.
+    return re.match(r"[0-9.]*[0-9]", version).group()
 
 
 def _cuda_name(version):
@@ -113,7 +118,7 @@ def _gpu(record):
     if not capabilities or not code:
         return None
     for capability in capabilities:
-        if any(_runs(entry, capability) for entry in code):
+        if any(_runs(entry, capability, record["platform_kind"]) for entry in code):
             return None
     return "it has device code for %s, and this machine's GPU is %s" % (
         ", ".join(_code_name(entry) for entry in code),
@@ -121,9 +126,12 @@ def _gpu(record):
     )
 
 
-def _runs(entry, capability):
+def _runs(entry, capability, kind):
     major, minor = (int(part) for part in entry["arch"].split("."))
     if entry["sass"] and (major, minor) == capability:
+        return True
+    # Machine code runs on later minor revisions of its major one, but never on or from Tegra.
+    if entry["sass"] and kind == "server" and major == capability[0] and minor <= capability[1]:
         return True
     return entry["ptx"] and (major, minor) <= capability
 

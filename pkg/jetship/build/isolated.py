@@ -34,7 +34,13 @@ _SETUP = "<string>"  # what setuptools calls setup.py when it runs it
 
 
 def build_wheel(
-    sources: Path, cross: CrossEnvironment, out: Path, log: Path, *, shown_as: Path | None = None
+    sources: Path,
+    cross: CrossEnvironment,
+    out: Path,
+    log: Path,
+    *,
+    shown_as: Path | None = None,
+    constraints: Collection[str] = (),
 ) -> Path:
     """Build the project in `sources` into a wheel in `out`.
 
@@ -44,6 +50,7 @@ def build_wheel(
         out: an empty folder for the wheel.
         log: everything that the build prints goes here.
         shown_as: the folder that error messages name instead of `sources`.
+        constraints: pip constraints for the build requirements.
 
     Raises:
         BuildError: a hook failed; the compiler's first complaints are in the message.
@@ -66,8 +73,8 @@ def build_wheel(
     try:
         with DefaultIsolatedEnv() as env:
             builder = build.ProjectBuilder.from_isolated_env(env, sources, runner=run_hook)
-            _install(env, builder.build_system_requires, log)
-            _install(env, builder.get_requires_for_build("wheel"), log)
+            _install(env, builder.build_system_requires, constraints, log)
+            _install(env, builder.get_requires_for_build("wheel"), constraints, log)
             return Path(builder.build("wheel", out))
     except build.BuildBackendException as error:
         raise build_failed(log, sources=sources, shown_as=shown_as) from error
@@ -77,13 +84,15 @@ def build_wheel(
         ) from error
 
 
-def _install(env: DefaultIsolatedEnv, requirements: Collection[str], log: Path) -> None:
+def _install(
+    env: DefaultIsolatedEnv, requirements: Collection[str], constraints: Collection[str], log: Path
+) -> None:
     wanted = [text for text in sorted(requirements) if not _is_torch(text)]
     if not wanted:
         return
     console.note(f"build requirements: {', '.join(wanted)}")
     try:
-        env.install(wanted)
+        env.install(wanted, constraints)
     except subprocess.CalledProcessError as error:
         output = _text(error.stdout) + _text(error.stderr)
         with log.open("a") as stream:

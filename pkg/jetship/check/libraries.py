@@ -4,14 +4,18 @@ There is no cache on disk: the tables of a whole sysroot and torch are read in a
 """
 
 import os
+import runpy
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
+from jetship.check import mangled
 from jetship.check.findings import Grade
+from jetship.datafiles import data_dir
 from jetship.elf import MAGIC, ElfError, ElfFile, Undefined, read_elf
 from jetship.errors import CheckError
+from jetship.targets.model import Platform
 from jetship.toolchain.model import Toolchain
 
 
@@ -19,12 +23,16 @@ from jetship.toolchain.model import Toolchain
 class Library:
     """One library that is on the target, under a name by which others need it.
 
-    `grade` says how near this copy is to the target's own.
+    `grade` says how near this copy is to the target's own. `other_abi` says that this build
+    has the other C++ ABI of std::string than the target's: then names are compared without it.
+    `partial` says that only some of its names are known, so that a missing one means nothing.
     """
 
     name: str
     elf: ElfFile
     grade: Grade = "exact"
+    other_abi: bool = False
+    partial: bool = False
 
     def answers(self, symbol: Undefined) -> bool:
         """Return whether the loader takes this library's definition for `symbol`."""
@@ -44,6 +52,7 @@ class Scope:
 
     libraries: tuple[Library, ...]
     untabled: tuple[str, ...]
+    demangler: Path | None = None
 
     @property
     def names(self) -> Set[str]:
@@ -51,7 +60,23 @@ class Scope:
 
     def find(self, symbol: Undefined) -> Library | None:
         """Return the first library that defines the symbol."""
-        return next((library for library in self.libraries if library.answers(symbol)), None)
+        exact = next((library for library in self.libraries if library.answers(symbol)), None)
+        return exact or self._find_in_other_abi(symbol)
+
+    def _find_in_other_abi(self, symbol: Undefined) -> Library | None:
+        """Return the library whose build for the other C++ ABI has the same C++ name."""
+        qualified = mangled.qualified_name(symbol.name)
+        if qualified is None or self.demangler is None or symbol.version is not None:
+            return None
+        for library in self.libraries:
+            if not library.other_abi:
+                continue
+            near = [name for name in library.elf.exports if qualified in name]
+            known = mangled.demangle([symbol.name, *near], self.demangler)
+            wanted = mangled.without_string_abi(known.get(symbol.name, symbol.name))
+            if any(mangled.without_string_abi(known.get(name, name)) == wanted for name in near):
+                return library
+        return None
 
 
 @dataclass(frozen=True)
@@ -77,15 +102,21 @@ class TargetLibraries:
         Raises:
             CheckError: a library of the toolchain is damaged.
         """
+        platform = toolchain.platform
         found: dict[str, Library] = {}
-        for folder in _folders(toolchain):
-            for path in _elf_files(folder, toolchain.root):
+        for folder, base in _folders(toolchain):
+            for path in _elf_files(folder, base):
                 elf = _read(path)
-                if elf.machine == toolchain.platform.machine and elf.dynamic:
+                if elf.machine == platform.machine and elf.dynamic:
                     name = elf.soname or path.name
-                    found.setdefault(name, Library(name, elf))
+                    found.setdefault(name, _graded(name, elf, platform))
         stubs = frozenset(path.name for path in toolchain.stubs.glob("*.so*"))
-        version = toolchain.platform.python.version
+        for name in stubs - set(found):
+            table = symbol_table(toolchain, name)
+            if platform.evidence == "derived" and table:
+                elf = _elf_of(name, table.names, platform)
+                found[name] = replace(_graded(name, elf, platform), partial=table.partial)
+        version = platform.python.version
         names = (f"libpython{version}.so.1.0", f"python{version}")
         return cls(
             found,
@@ -121,16 +152,67 @@ class TargetLibraries:
             else:
                 found[name] = library
                 waiting += library.elf.needed  # grows while it is walked: breadth first
-        return Scope((Library(elf.soname or "itself", elf), *found.values()), tuple(untabled))
+        return Scope(
+            (Library(elf.soname or "itself", elf), *found.values()), tuple(untabled), self.demangler
+        )
 
 
-def _folders(toolchain: Toolchain) -> Iterator[Path]:
-    for base in (toolchain.sysroot / "lib", toolchain.sysroot / "usr/lib"):
-        yield base / toolchain.multiarch
-        yield base
-    yield toolchain.sysroot / "usr/bin"
-    yield toolchain.torch / "lib"
-    yield from sorted(toolchain.site_packages.glob("*.libs"))
+def _graded(name: str, elf: ElfFile, platform: Platform) -> Library:
+    if platform.evidence == "exact":
+        return Library(name, elf)
+    wanted = "cxx11" if platform.torch.cxx11_abi else "pre-cxx11"
+    other = "pre-cxx11" if platform.torch.cxx11_abi else "cxx11"
+    abis = {mangled.string_abi(export) for export in elf.exports if mangled.in_torch(export)}
+    return Library(name, elf, "derived", other_abi=other in abis and wanted not in abis)
+
+
+@dataclass(frozen=True)
+class SymbolTable:
+    """Names that a library exports; only some of them where `partial` is set."""
+
+    names: frozenset[str]
+    partial: bool
+
+
+def symbol_table(toolchain: Toolchain, library: str) -> SymbolTable | None:
+    """Return the names that another build of the toolchain's torch exports from a library.
+
+    None where none was written down (see toolchains/symbols/extract.py).
+    """
+    version = str(runpy.run_path(str(toolchain.torch / "version.py"))["__version__"])
+    release = version.partition("+")[0]
+    path = data_dir("toolchains") / "symbols" / f"torch-{release}" / f"{library}.txt"
+    if not path.is_file():
+        return None
+    lines = path.read_text(encoding="ascii").splitlines()
+    names = frozenset(line for line in lines if not line.startswith("#"))
+    return SymbolTable(names, any(line.startswith("# partial") for line in lines))
+
+
+def _elf_of(name: str, exports: frozenset[str], platform: Platform) -> ElfFile:
+    return ElfFile(
+        machine=platform.machine,
+        bits=64,
+        little_endian=True,
+        type="shared",
+        dynamic=True,
+        soname=name,
+        exports=dict.fromkeys(exports, ("",)),
+    )
+
+
+def _folders(toolchain: Toolchain) -> Iterator[tuple[Path, Path]]:
+    """Yield every folder with libraries, and the folder that its files must not lead out of."""
+    sysroot = toolchain.sysroot
+    for base in (sysroot / "lib", sysroot / "usr/lib"):
+        yield base / toolchain.multiarch, sysroot
+        yield base, sysroot
+    yield sysroot / "usr/bin", sysroot
+    yield toolchain.torch / "lib", toolchain.site_packages
+    for folder in sorted(toolchain.site_packages.glob("*.libs")):
+        yield folder, toolchain.site_packages
+    for folder in toolchain.cuda_libraries:
+        yield folder, toolchain.cuda_home
 
 
 def _elf_files(folder: Path, root: Path) -> Iterator[Path]:

@@ -9,6 +9,7 @@ from jetship import proc
 # A batch stays far below the limit on the length of a command line.
 _BATCH = 200
 _LENGTH = re.compile(r"[1-9]\d{0,3}")
+_LONG_STRING = "std::basic_string<char, std::char_traits<char>, std::allocator<char> >"
 _TORCH_NAMESPACES = ("c10", "at", "torch", "caffe2")
 
 
@@ -44,6 +45,12 @@ def abi_twins(one: str, other: str) -> bool:
     if {string_abi(one), string_abi(other)} == {"cxx11", "pre-cxx11"}:
         return True
     return one != other and one.replace("B5cxx11", "") == other.replace("B5cxx11", "")
+
+
+def without_string_abi(name: str) -> str:
+    """Return a demangled name in which both ABIs of std::string look alike."""
+    plain = name.replace("[abi:cxx11]", "").replace("std::__cxx11::", "std::")
+    return plain.replace(_LONG_STRING, "std::string")
 
 
 def demangle(symbols: Iterable[str], program: Path) -> Mapping[str, str]:

@@ -111,6 +111,10 @@ def _classify(symbol: Undefined, scope: Scope, facts: Facts) -> _Open:
 
 
 def _kind(symbol: Undefined, scope: Scope, facts: Facts) -> str:
+    if symbol.name.startswith(("Py", "_Py")) and facts.libraries.interpreter is None:
+        return "unknown"  # Python's own table is not at hand
+    if any(library.partial for library in scope.libraries) and mangled.in_torch(symbol.name):
+        return "unknown"
     if not scope.untabled or symbol.library in scope.names:
         return "missing"
     if symbol.library is not None:

@@ -55,13 +55,15 @@ def board_line(
     if target.platform.kind == "emulation":
         notes.append(
             f"an image of {target.platform.name} has no CUDA torch and does not use the GPU of a "
-            f"{board.title}: build for its platform, up to {board.newest}; this is the line then"
+            f"{board.title}: build for its platform, up to {catalog.newest_of(board)}; this is the "
+            "line then"
         )
-    devices = catalog.devices_for(board)
+    platform = target.platform if target.platform.l4t else catalog.platform(board.platforms[-1])
+    devices = catalog.devices_on(platform)
     if board.kind == "server":
         words += ["--gpus", "all"]
     elif devices is None:
-        notes.append(f"how a container reaches the GPU on L4T {board.l4t} is not recorded")
+        notes.append(f"how a container reaches the GPU on {platform.title} is not recorded")
         words += ["--runtime", "nvidia"]
     else:
         words += ["--runtime", devices.runtime]

@@ -21,6 +21,20 @@ class DeviceLine(Strict):
     nodes: tuple[str, ...]
 
 
+class ArchFacts(Strict):
+    """What is known of a compute capability apart from its boards."""
+
+    arch: str
+    family: str
+    source: str
+    last_cuda: str = ""
+    note: str = ""
+
+
+class _Archs(Strict):
+    archs: tuple[ArchFacts, ...]
+
+
 class _Boards(Strict):
     boards: tuple[Board, ...]
 
@@ -36,6 +50,7 @@ class Catalog:
     boards: tuple[Board, ...]
     platforms: tuple[Platform, ...]
     device_lines: tuple[DeviceLine, ...]
+    archs: tuple[ArchFacts, ...]
 
     @classmethod
     def load(cls, folder: Path | None = None) -> Self:
@@ -50,6 +65,7 @@ class Catalog:
             boards=yamlfile.load(folder / "boards.yaml", _Boards).boards,
             platforms=tuple(yamlfile.load(file, Platform) for file in files),
             device_lines=yamlfile.load(folder / "devices.yaml", _DeviceLines).lines,
+            archs=yamlfile.load(folder / "archs.yaml", _Archs).archs,
         )
 
     def platform(self, name: str) -> Platform:
@@ -72,6 +88,50 @@ class Catalog:
         """Return the boards that carry this arch."""
         return tuple(board for board in self.boards if board.arch == str(arch))
 
-    def devices_for(self, board: Board) -> DeviceLine | None:
-        """Return how a container reaches this board's GPU, or None where it is not recorded."""
-        return next((line for line in self.device_lines if line.l4t == board.l4t), None)
+    def arch_facts(self, arch: Arch) -> ArchFacts | None:
+        """Return what is known of an arch, or None."""
+        return next((row for row in self.archs if row.arch == str(arch)), None)
+
+    def board(self, name: str) -> Board:
+        """Return a board by name or alias.
+
+        Raises:
+            ConfigError: no such board; names the nearest and all known ones.
+        """
+        for board in self.boards:
+            if name == board.name or name in board.aliases:
+                return board
+        known = [board.name for board in self.boards]
+        aliases = [alias for board in self.boards for alias in board.aliases]
+        close = difflib.get_close_matches(name.lower(), known + aliases, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ConfigError(
+            f"board {name!r} is not known", fix=f"{hint}known boards: {', '.join(known)}"
+        )
+
+    def platform_of_jetpack(self, version: str) -> Platform:
+        """Return the platform that a JetPack release belongs to.
+
+        Raises:
+            ConfigError: no such release is known.
+        """
+        for platform in self.platforms:
+            if version in platform.jetpack:
+                return platform
+        known = [release for platform in self.platforms for release in platform.jetpack]
+        close = difflib.get_close_matches(version, known, n=1)
+        hint = f"the nearest known one is {close[0]}; " if close else ""
+        raise ConfigError(
+            f"JetPack {version!r} is not known", fix=f"{hint}known releases: {', '.join(known)}"
+        )
+
+    def newest_of(self, board: Board) -> str:
+        """Return the title of the newest platform that runs on the board."""
+        return self.platform(board.platforms[-1]).title
+
+    def devices_on(self, platform: Platform) -> DeviceLine | None:
+        """Return how a container reaches the GPU on a platform, or None where not recorded."""
+        if not platform.l4t:
+            return None
+        newest = platform.l4t[-1]
+        return next((line for line in self.device_lines if newest.startswith(line.l4t)), None)

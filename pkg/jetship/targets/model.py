@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from functools import total_ordering
 from typing import Literal, Self
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from jetship.errors import ConfigError
 from jetship.yamlfile import Strict
+
+# In place of archs, for a wheel without device code.
+CPU_ONLY = "cpu"
 
 
 @total_ordering
@@ -154,7 +157,9 @@ class ToolchainParts(Strict):
     cuda: tuple[str, ...] = ()
     torch: str | None = None
     base: str | None = None
-    advice: dict[Literal["sysroot", "cuda", "torch", "base", "python"], str] = {}
+    advice: dict[Literal["sysroot", "cuda", "torch", "base", "python"], str] = Field(
+        default_factory=dict
+    )
 
 
 class AcceptedUnknown(Strict):
@@ -225,7 +230,7 @@ class Target:
     """What a wheel is built for: device code on a platform.
 
     The id is "sm62-debian-12"; PTX shows as "sm62ptx", several archs in one wheel as
-    "sm62.sm72-debian-12".
+    "sm62.sm72-debian-12", and a wheel without device code as "cpu-debian-12".
     """
 
     code: tuple[DeviceCode, ...]
@@ -237,6 +242,8 @@ class Target:
 
     @property
     def code_label(self) -> str:
+        if not self.code:
+            return CPU_ONLY
         return ".".join(f"sm{c.arch.number}{'ptx' if c.ptx else ''}" for c in self.code)
 
     @property
@@ -267,6 +274,8 @@ def parse_target_id(text: str) -> tuple[tuple[DeviceCode, ...], str]:
     Raises:
         ConfigError: it is not of the form sm62-debian-12.
     """
+    if text.startswith(f"{CPU_ONLY}-"):
+        return (), text.removeprefix(f"{CPU_ONLY}-")
     match = re.fullmatch(r"(sm[0-9]{2,3}(?:ptx)?(?:\.sm[0-9]{2,3}(?:ptx)?)*)-(.+)", text)
     if match is None:
         raise ConfigError(f"{text!r} is not a target id", fix="write it like sm62-debian-12")

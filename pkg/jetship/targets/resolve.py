@@ -1,11 +1,13 @@
-"""From what people write (`--arch "6.2,7.2"`, `--platform P`) to targets."""
+"""From what people ask for (arch, board, platform, JetPack release) to targets."""
 
 import re
 from dataclasses import dataclass
 
+from packaging.version import Version
+
 from jetship.errors import ConfigError
 from jetship.targets.catalog import Catalog
-from jetship.targets.model import Arch, DeviceCode, Platform, Target
+from jetship.targets.model import Arch, Board, DeviceCode, Platform, Target, parse_target_id
 
 DEFAULT_PLATFORM = "debian-12"
 
@@ -17,29 +19,105 @@ class _Entry:
 
 
 def resolve(
-    catalog: Catalog, *, arch: str, platform: str = DEFAULT_PLATFORM, fat: bool = False
+    catalog: Catalog,
+    *,
+    arch: str | None = None,
+    board: str = "",
+    platform: str = "",
+    jetpack: str = "",
+    fat: bool = False,
 ) -> tuple[Target, ...]:
     """Return one target an arch, or one for all archs together where `fat` is set.
 
     Args:
         catalog: the known boards and platforms.
         arch: compute capabilities as people write them: "6.2", "6.2,7.2", "6.2;7.2+PTX".
+        board: a board's name; gives the arch where none is named.
         platform: a platform's name.
+        jetpack: a JetPack release, in place of `platform`.
         fat: put the device code of all archs into one wheel.
 
     Raises:
-        ConfigError: an entry is malformed, unknown, or cannot be made by the platform's CUDA.
+        ConfigError: an entry is malformed, unknown, impossible together with the others, or
+            leaves open which platform is meant; says what is possible.
     """
-    chosen = catalog.platform(platform)
+    found = catalog.board(board) if board else None
+    chosen = _platform(catalog, found, platform=platform, jetpack=jetpack)
+    if arch is None:
+        if found is None:
+            raise ConfigError(
+                "neither an arch nor a board is named", fix="--arch 6.2, or --board tx2"
+            )
+        arch = found.arch
     code = tuple(_device_code(catalog, chosen, entry) for entry in _entries(arch))
-    repeated = sorted({str(c.arch) for c in code if [d.arch for d in code].count(c.arch) > 1})
-    if repeated:
-        raise ConfigError(
-            f"--arch names {', '.join(repeated)} more than once", fix="name each one once"
-        )
+    _refuse_repeated(code)
+    if found is not None:
+        _refuse_other_archs(found, code)
     if fat:
         return (Target(tuple(sorted(code, key=lambda c: c.arch)), chosen),)
     return tuple(Target((one,), chosen) for one in code)
+
+
+def resolve_id(catalog: Catalog, text: str) -> Target:
+    """Return the target that an id such as sm62-debian-12 names.
+
+    Raises:
+        ConfigError: it is no target id, or names what the catalog does not know or cannot make.
+    """
+    code, name = parse_target_id(text)
+    archs = ",".join(str(one) for one in code)
+    return resolve(catalog, arch=archs, platform=name, fat=True)[0]
+
+
+def _platform(catalog: Catalog, board: Board | None, *, platform: str, jetpack: str) -> Platform:
+    if jetpack:
+        released = catalog.platform_of_jetpack(jetpack)
+        if platform and released.name != platform:
+            raise ConfigError(
+                f"JetPack {jetpack} is the platform {released.name}, not {platform}",
+                fix="give one of --jetpack and --platform",
+            )
+        platform = released.name
+    if not platform and board is not None:
+        if len(board.platforms) > 1:
+            raise ConfigError(
+                f"{board.title} runs several platforms: {', '.join(board.platforms)}",
+                fix=f"say which, such as --platform {board.platforms[-1]}",
+            )
+        platform = board.platforms[0]
+    chosen = catalog.platform(platform or DEFAULT_PLATFORM)
+    if board is not None and chosen.kind != "emulation" and chosen.name not in board.platforms:
+        raise ConfigError(
+            f"{chosen.name} does not run on a {board.title}: {_range(catalog, board)}",
+            fix=f"possible: {', '.join(board.platforms)}",
+        )
+    return chosen
+
+
+def _range(catalog: Catalog, board: Board) -> str:
+    """Say where a board's platforms begin and end."""
+    first, last = (catalog.platform(board.platforms[index]) for index in (0, -1))
+    if first is last:
+        return f"it ends at {last.title}"
+    return f"it begins at {first.title} and ends at {last.title}"
+
+
+def _refuse_repeated(code: tuple[DeviceCode, ...]) -> None:
+    archs = [one.arch for one in code]
+    repeated = sorted({arch for arch in archs if archs.count(arch) > 1})
+    if repeated:
+        raise ConfigError(
+            f"--arch names {', '.join(map(str, repeated))} more than once", fix="name each one once"
+        )
+
+
+def _refuse_other_archs(board: Board, code: tuple[DeviceCode, ...]) -> None:
+    other = [str(one.arch) for one in code if str(one.arch) != board.arch]
+    if other:
+        raise ConfigError(
+            f"the GPU of a {board.title} is {board.arch}, not {', '.join(other)}",
+            fix=f"leave --arch out, or say --arch {board.arch}",
+        )
 
 
 def _entries(text: str) -> list[_Entry]:
@@ -66,21 +144,39 @@ def _device_code(catalog: Catalog, platform: Platform, entry: _Entry) -> DeviceC
             why=_why_malformed(entry.text),
             fix=_possible(catalog, platform),
         ) from error
-    boards = catalog.boards_of(code.arch)
-    makes = platform.cuda.makes
-    if not boards and code.arch not in makes:
-        raise ConfigError(
-            f"--arch entry {entry.position}: no GPU of compute capability {code.arch} is known",
+    if code.arch not in platform.cuda.drives:
+        raise _impossible(catalog, platform, entry, code.arch)
+    return code
+
+
+def _impossible(catalog: Catalog, platform: Platform, entry: _Entry, arch: Arch) -> ConfigError:
+    """Say why a platform has no such arch, with what is known of the arch and of its boards."""
+    boards = catalog.boards_of(arch)
+    known = catalog.arch_facts(arch)
+    if not boards and known is None:
+        return ConfigError(
+            f"--arch entry {entry.position}: no GPU of compute capability {arch} is known",
             fix=_possible(catalog, platform),
         )
-    if code.arch not in makes:
-        raise ConfigError(
-            f"CUDA {platform.cuda.version} of {platform.name} cannot compile for {code.arch}"
-            + (f" ({', '.join(board.title for board in boards)})" if boards else ""),
-            why=f"its nvcc makes {', '.join(str(arch) for arch in makes)}",
-            fix="choose another platform; `invoke targets` lists which platform makes what",
+    why = []
+    if known is not None and known.note and platform.kind != "server":
+        why.append(known.note)
+    if known is not None and known.last_cuda and _newer(platform.cuda.version, known.last_cuda):
+        why.append(
+            f"CUDA {platform.cuda.version} has no sm_{arch.number}: CUDA {known.last_cuda} is the "
+            "last"
         )
-    return code
+    why += [f"{board.title} ({arch}): {_range(catalog, board)}" for board in boards]
+    return ConfigError(
+        f"CUDA {platform.cuda.version} of {platform.name} drives no GPU of compute capability "
+        f"{arch}",
+        why="; ".join(why),
+        fix=f"{_possible(catalog, platform)}; `invoke targets` lists which platform makes what",
+    )
+
+
+def _newer(version: str, than: str) -> bool:
+    return Version(version) > Version(than)
 
 
 def _why_malformed(text: str) -> str:
@@ -91,15 +187,18 @@ def _why_malformed(text: str) -> str:
         return f"did you mean {digits[1]}.{digits[2]}?"
     if text.isalpha():
         return "family names do not say which GPU: Pascal alone has 6.0, 6.1 and 6.2 (TX2)"
+    odd = next((place for place, sign in enumerate(text) if sign not in "0123456789.+PTXsm_"), None)
+    if odd is not None:
+        return f"character {odd + 1}, {text[odd]!r}, does not belong there"
     return "it is written as MAJOR.MINOR, with +PTX behind it to add PTX"
 
 
 def _possible(catalog: Catalog, platform: Platform) -> str:
-    makes = set(platform.cuda.makes)
+    drives = set(platform.cuda.drives)
     rows: dict[Arch, list[str]] = {}
     for board in catalog.boards:
         arch = Arch.parse(board.arch)
-        if arch in makes:
+        if arch in drives:
             rows.setdefault(arch, []).append(board.title)
     listed = ", ".join(f"{arch} ({'; '.join(rows[arch])})" for arch in sorted(rows))
     return f"{platform.name} can make: {listed}"

@@ -1,12 +1,14 @@
 """What every task shares: errors become exit codes, and paths may be given in any number."""
 
 import contextlib
+import dataclasses
 import functools
+import inspect
 import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any, NoReturn, cast
 
@@ -26,17 +28,30 @@ class Reported(Exception):  # noqa: N818 - it wraps an error that the JSON on st
         super().__init__(str(error))
 
 
-def command(*, paths: str = "", **options: Any) -> Callable[[Callable[..., None]], "Task[Any]"]:
+def command(
+    *,
+    paths: str = "",
+    records: Mapping[str, Any] | None = None,
+    help: Mapping[str, str] | None = None,  # noqa: A002 - invoke's name for it
+) -> Callable[[Callable[..., None]], "Task[Any]"]:
     """Make an invoke task of a function that may raise `JetshipError`.
 
     Args:
         paths: the parameter that takes all positional arguments, as a list.
-        options: passed on to `invoke.task`.
+        records: parameters that take several options together, as a dataclass each: every
+            field is an option of the command line. Its class says with `HELP` what they mean.
+        help: what each other option means.
     """
+    grouped = records or {}
+    texts = {name: text for kind in grouped.values() for name, text in kind.HELP.items()}
+    options = {"help": {**texts, **(help or {})}}
 
     def decorate(function: Callable[..., None]) -> "Task[Any]":
         @functools.wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> None:
+            for parameter, kind in grouped.items():
+                names = [field.name for field in dataclasses.fields(kind)]
+                kwargs[parameter] = kind(**{name: kwargs.pop(name) for name in names})
             try:
                 with _stoppable():
                     function(*args, **kwargs)
@@ -48,11 +63,28 @@ def command(*, paths: str = "", **options: Any) -> Callable[[Callable[..., None]
                 console.error("interrupted; nothing half-written is left")
                 raise Exit(code=INTERRUPTED_EXIT_CODE) from None
 
+        guarded.__signature__ = _expanded(function, grouped)  # type: ignore[attr-defined]
         if paths:
             return cast("Task[Any]", task(guarded, klass=_PathsTask, positional=[paths], **options))
         return cast("Task[Any]", task(guarded, **options))
 
     return decorate
+
+
+def _expanded(function: Callable[..., None], grouped: Mapping[str, Any]) -> inspect.Signature:
+    """Return the signature in which the fields of the records stand for the records."""
+    signature = inspect.signature(function)
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        kind = grouped.get(parameter.name)
+        if kind is None:
+            parameters.append(parameter)
+        else:
+            parameters += [
+                inspect.Parameter(field.name, parameter.kind, default=field.default)
+                for field in dataclasses.fields(kind)
+            ]
+    return signature.replace(parameters=parameters)
 
 
 @contextlib.contextmanager

@@ -20,43 +20,38 @@ from jetship.store import Store, default_root
 from jetship.targets.catalog import Catalog
 from jetship.targets.deployment import Deployment, load_deployment
 from jetship.targets.deployment import matrix as github_matrix
-from jetship.targets.model import Target
+from jetship.targets.model import Platform, Target
 from jetship.tasks.command import command
 from jetship.tasks.request import (
-    ARCH_HELP,
     DEPLOY_FILE,
     DEPLOY_HELP,
     DIST_HELP,
-    FAT_HELP,
     JSON_HELP,
-    PLATFORM_HELP,
+    Asked,
     deployment_of,
     targets_of,
     wheel_for,
 )
-from jetship.toolchain.prepare import prepare, prepare_runtime
+from jetship.toolchain.prepare import prepare, prepare_base
 
 OPTIONS_HELP = {
-    "arch": ARCH_HELP + " (default: the targets of deploy.yaml)",
-    "platform": PLATFORM_HELP,
-    "fat": FAT_HELP,
     "wheel": "the wheel (default: the one in dist/ that was built for the target)",
     "deploy": DEPLOY_HELP,
     "dist": DIST_HELP,
     "json": JSON_HELP,
 }
+BASE_HELP = "the base image, which the engine must have (default: the platform's own)"
 
 
-@command(help=OPTIONS_HELP)
+@command(records={"asked": Asked}, help={**OPTIONS_HELP, "base": BASE_HELP})
 def image(
     _: Context,
     *,
-    arch: str | None = None,
-    platform: str = "",
-    fat: bool = False,
+    asked: Asked,
     wheel: str = "",
     deploy: str = str(DEPLOY_FILE),
     dist: str = "dist",
+    base: str = "",
     json: bool = False,
 ) -> None:
     """Put a checked wheel into a container image for its board.
@@ -68,11 +63,14 @@ def image(
         invoke image --arch 6.2
     """
     catalog = Catalog.load()
-    targets = targets_of(catalog, arch=arch, platform=platform, fat=fat, deploy=deploy)
+    targets = targets_of(catalog, asked, deploy=deploy)
     chosen = [(target, wheel_for(target, given=wheel, dist=dist)) for target in targets]
     deployment = _deployment(catalog, deploy)
     client = connect()
-    rows = [_assemble(catalog, target, path, deployment, client) for target, path in chosen]
+    rows = [
+        _assemble(catalog, target, path, deployment, client=client, base=base)
+        for target, path in chosen
+    ]
     if json:
         console.emit_json({"images": rows})
         return
@@ -88,7 +86,9 @@ def _assemble(
     target: Target,
     wheel: Path,
     deployment: Deployment,
+    *,
     client: docker.DockerClient,
+    base: str,
 ) -> dict[str, Any]:
     store = Store(default_root())
     report = pipeline.check(wheel, target, store)
@@ -97,14 +97,18 @@ def _assemble(
             f"{wheel.name} is refused: its check says {report.outcome}",
             fix=f"see `invoke check {wheel}`",
         )
-    runtime = prepare_runtime(target.platform, store)
-    base = base_image(
-        platform=target.platform,
-        rootfs=runtime / "rootfs",
-        site_packages=runtime / "site-packages",
-        store=store,
-        client=client,
-    )
+    platform = target.platform
+    if base:
+        _warn_of_unknown_base(platform, base)
+    else:
+        content = prepare_base(platform, store)
+        base = base_image(
+            platform=platform,
+            rootfs=content / "rootfs",
+            site_packages=content / "site-packages",
+            store=store,
+            client=client,
+        )
     made = build_image(
         wheel=wheel,
         target=target,
@@ -130,11 +134,18 @@ def _assemble(
     }
 
 
+def _warn_of_unknown_base(platform: Platform, base: str) -> None:
+    """Let an image through whose tag is on no list, and say so."""
+    if base not in platform.base_images:
+        known = ", ".join(platform.base_images) or "none"
+        console.warn(f"no image {base} is known for {platform.name}; known ones: {known}")
+
+
 def _emulation_stubs(target: Target, wheel: Path, store: Store) -> Path | None:
     """Return the stand-in libraries without which an emulated run cannot load the wheel."""
     if target.platform.kind != "emulation":
         return None
-    return emulation_stubs(dict(libraries(wheel)), prepare(target.platform, store), store)
+    return emulation_stubs(dict(libraries(wheel)), prepare(target, store), store)
 
 
 def _deployment(catalog: Catalog, deploy: str) -> Deployment:
@@ -147,13 +158,11 @@ def _deployment(catalog: Catalog, deploy: str) -> Deployment:
     return found
 
 
-@command(help=OPTIONS_HELP)
+@command(records={"asked": Asked}, help=OPTIONS_HELP)
 def smoke(
     _: Context,
     *,
-    arch: str | None = None,
-    platform: str = "",
-    fat: bool = False,
+    asked: Asked,
     wheel: str = "",
     deploy: str = str(DEPLOY_FILE),
     dist: str = "dist",
@@ -168,7 +177,7 @@ def smoke(
     """
     catalog = Catalog.load()
     store = Store(default_root())
-    targets = targets_of(catalog, arch=arch, platform=platform, fat=fat, deploy=deploy)
+    targets = targets_of(catalog, asked, deploy=deploy)
     deployment = _deployment(catalog, deploy)
     client = connect()
     answers = {}
@@ -180,7 +189,7 @@ def smoke(
             wheel=path,
             command=deployment.image.smoke,
             client=client,
-            toolchain=prepare(target.platform, store),
+            toolchain=prepare(target, store),
             store=store,
         )
     console.emit_json(answers if json or len(answers) > 1 else next(iter(answers.values())))

@@ -1,6 +1,9 @@
 """The tasks `targets`, `doctor` and `lock`: what can be built, and what is missing for it."""
 
+import difflib
+
 from invoke.context import Context
+from rich import box
 from rich.table import Table
 
 from jetship import console
@@ -8,12 +11,12 @@ from jetship import doctor as checks
 from jetship.errors import ToolMissingError
 from jetship.store import Store, default_root
 from jetship.targets.catalog import Catalog
-from jetship.targets.model import Arch
-from jetship.targets.resolve import DEFAULT_PLATFORM
+from jetship.targets.model import Arch, Platform
 from jetship.tasks.command import Reported, command
-from jetship.tasks.request import JSON_HELP, PLATFORM_HELP
-from jetship.toolchain.lock import write_lock
-from jetship.toolchain.prepare import is_prepared, write_new_lock
+from jetship.tasks.request import JSON_HELP
+from jetship.toolchain.lock import lock_path, write_lock
+from jetship.toolchain.parts import all_parts
+from jetship.toolchain.sources import has_part, lock_part
 
 
 @command(help={"json": JSON_HELP})
@@ -33,27 +36,54 @@ def targets(_: Context, *, json: bool = False) -> None:
                 arch: [board.title for board in catalog.boards_of(Arch.parse(arch))]
                 for arch in platform.cuda.archs
             },
-            "toolchain_ready": is_prepared(platform, store),
+            "jetpack": list(platform.jetpack),
+            "l4t": list(platform.l4t),
+            "glibc": platform.abi.glibc,
+            "evidence": platform.evidence,
+            "parts_ready": all(has_part(name, store) for name in _parts(platform)),
         }
         for platform in catalog.platforms
     ]
     if json:
         console.emit_json({"platforms": rows})
         return
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for heading in ("platform", "CUDA", "torch", "Python", "glibc", "archs and boards", "evidence"):
+        table.add_column(heading)
     for platform in catalog.platforms:
-        table = Table(title=f"{platform.name}: {platform.title}", title_justify="left")
-        for heading in ("arch", "boards", "the boards themselves run"):
-            table.add_column(heading)
-        for arch in platform.cuda.makes:
-            boards = catalog.boards_of(arch)
-            table.add_row(
-                str(arch),
-                ", ".join(board.title for board in boards) or "(no board listed)",
-                ", ".join(dict.fromkeys(board.newest for board in boards)),
-            )
-        console.stdout.print(table)
-        if platform.notice:
-            console.stdout.print(f"note: {platform.notice}", markup=False)
+        table.add_row(
+            platform.name,
+            platform.cuda.version,
+            platform.torch.version.partition("+")[0],
+            platform.python.version,
+            platform.abi.glibc,
+            _archs_and_boards(catalog, platform),
+            platform.evidence,
+        )
+    console.stdout.print(table)
+    for platform in catalog.platforms:
+        for role, advice in platform.toolchain.advice.items():
+            if role == "cuda":
+                console.stdout.print(f"{platform.name}: {advice}", markup=False)
+
+
+def _archs_and_boards(catalog: Catalog, platform: Platform) -> str:
+    rows = []
+    for arch in platform.cuda.drives:
+        boards = [
+            board.name
+            for board in catalog.boards_of(arch)
+            if platform.kind == "emulation" or platform.name in board.platforms
+        ]
+        if boards:
+            rows.append(f"{arch} {'/'.join(boards)}")
+    return ", ".join(rows)
+
+
+def _parts(platform: Platform) -> list[str]:
+    parts = platform.toolchain
+    named = (parts.compiler, parts.sysroot, parts.torch, *parts.cuda)
+    return [name for name in named if name]
 
 
 @command(
@@ -83,12 +113,27 @@ def doctor(_: Context, *, fix: bool = False, json: bool = False) -> None:
         raise Reported(error) if json else error
 
 
-@command(help={"platform": PLATFORM_HELP})
-def lock(_: Context, *, platform: str = DEFAULT_PLATFORM) -> None:
-    """Resolve a platform's downloads anew and write their versions and digests.
+@command(help={"part": "a part of toolchains/parts (default: those without a lock file)"})
+def pins(_: Context, *, part: str = "") -> None:
+    """Resolve a part's downloads anew, write their versions and digests, and show the change.
 
-    For maintainers: the lock file is committed, and builds only use what is in it.
+    For maintainers: the lock files are committed, and builds only use what is in them.
+
+        invoke pins --part cuda-12.4
     """
-    chosen = Catalog.load().platform(platform)
-    path = write_lock(chosen, write_new_lock(chosen, Store(default_root())))
-    console.emit(str(path))
+    names = [part] if part else [name for name in all_parts() if not lock_path(name).exists()]
+    if not names:
+        console.note("every part has a lock file; name one with --part to renew it")
+    for name in names:
+        path = lock_path(name)
+        before = path.read_text() if path.exists() else ""
+        write_lock(name, lock_part(name, Store(default_root())))
+        shown = difflib.unified_diff(
+            before.splitlines(),
+            path.read_text().splitlines(),
+            str(path),
+            str(path),
+            lineterm="",
+            n=0,
+        )
+        console.emit("\n".join(shown) or f"{path}: nothing has changed")

@@ -1,37 +1,84 @@
 """From a task's options to targets and wheels; deploy.yaml answers what is not given."""
 
+import os
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import ClassVar
 
+from jetship import console
 from jetship.errors import ConfigError, NothingSelectedError
 from jetship.pin import pin_of
 from jetship.targets.catalog import Catalog
 from jetship.targets.deployment import Deployment, load_deployment
-from jetship.targets.model import Target
-from jetship.targets.resolve import DEFAULT_PLATFORM, resolve
+from jetship.targets.model import Platform, Target
+from jetship.targets.resolve import DEFAULT_PLATFORM, resolve, resolve_id
+from jetship.toolchain.own import OwnParts
 
 DEPLOY_FILE = Path("deploy.yaml")
 
 ARCH_HELP = "compute capability of the GPU, such as 6.2 (TX2); several: 6.2,7.2 or '6.2;7.2+PTX'"
 PLATFORM_HELP = f"what is installed on the board (default: {DEFAULT_PLATFORM}); see `targets`"
-FAT_HELP = "one wheel with the device code of all archs, instead of a wheel each"
 DEPLOY_HELP = f"the file that describes targets, image and fleet (default: {DEPLOY_FILE})"
 DIST_HELP = "folder of the finished wheels (default: dist)"
 JSON_HELP = "print one JSON document on stdout"
 
 
-def targets_of(
-    catalog: Catalog, *, arch: str | None, platform: str, fat: bool, deploy: str
-) -> tuple[Target, ...]:
+@dataclass(frozen=True)
+class Asked:
+    """The options by which a task's targets are named."""
+
+    arch: str | None = None
+    board: str = ""
+    platform: str = ""
+    jetpack: str = ""
+    target: str = ""
+    fat: bool = False
+    cpu_only: bool = False
+
+    HELP: ClassVar[dict[str, str]] = {
+        "arch": ARCH_HELP + " (default: the targets of deploy.yaml)",
+        "board": "a board, such as tx2 or orin: gives the arch, and the platform where it has one",
+        "platform": PLATFORM_HELP,
+        "jetpack": "a JetPack release, such as 5.1.2, in place of --platform",
+        "target": "a target's id, such as sm62-debian-12, in place of all these others",
+        "fat": "one wheel with the device code of all archs, instead of a wheel each",
+        "cpu-only": "without device code: what a project builds with FORCE_CUDA=0",
+    }
+
+    @property
+    def nothing(self) -> bool:
+        return self == Asked()
+
+
+def targets_of(catalog: Catalog, asked: Asked, *, deploy: str) -> tuple[Target, ...]:
     """Return the targets that the options name, or those of deploy.yaml.
 
     Raises:
         ConfigError: the options or deploy.yaml name something impossible, or neither is there.
     """
-    if arch is not None:
-        return resolve(catalog, arch=arch, platform=platform or DEFAULT_PLATFORM, fat=fat)
-    if platform or fat:
+    if asked.target:
+        return _targets_by_id(catalog, asked)
+    if asked.cpu_only:
+        platform = _platform_alone(catalog, asked)
+        return (Target((), platform),)
+    arch = asked.arch
+    if arch is None and not asked.board:
+        arch = os.environ.get("TORCH_CUDA_ARCH_LIST")
+        if arch is not None:
+            console.note(f"--arch is taken from TORCH_CUDA_ARCH_LIST={arch}")
+    if arch is not None or asked.board:
+        return resolve(
+            catalog,
+            arch=arch,
+            board=asked.board,
+            platform=asked.platform,
+            jetpack=asked.jetpack,
+            fat=asked.fat,
+        )
+    if not asked.nothing:
         raise ConfigError(
-            "--platform and --fat go with --arch", fix="add --arch, such as --arch 6.2"
+            "--platform, --jetpack and --fat go with --arch or --board",
+            fix="add --arch, such as --arch 6.2, or --board, such as --board tx2",
         )
     if not Path(deploy).is_file():
         raise ConfigError(
@@ -39,6 +86,43 @@ def targets_of(
             fix="name a compute capability, such as --arch 6.2",
         )
     return load_deployment(Path(deploy), catalog).resolve_targets(catalog)
+
+
+def _targets_by_id(catalog: Catalog, asked: Asked) -> tuple[Target, ...]:
+    if asked != Asked(target=asked.target):
+        raise ConfigError(
+            "--target names arch and platform together", fix="leave the other options out"
+        )
+    return (resolve_id(catalog, asked.target),)
+
+
+def _platform_alone(catalog: Catalog, asked: Asked) -> Platform:
+    if asked.jetpack and not asked.platform:
+        return catalog.platform_of_jetpack(asked.jetpack)
+    return catalog.platform(asked.platform or DEFAULT_PLATFORM)
+
+
+@dataclass(frozen=True)
+class Given:
+    """The options by which a user's own parts take the place of the pinned ones."""
+
+    cuda_home: str = ""
+    sysroot: str = ""
+    torch_wheel: str = ""
+    python_dev: str = ""
+
+    HELP: ClassVar[dict[str, str]] = {
+        "cuda-home": "your own CUDA toolkit for x86-64, in place of the platform's",
+        "sysroot": "your own root folder of the target system, in place of the platform's",
+        "torch-wheel": "your own wheel of the target's torch, in place of the platform's",
+        "python-dev": "a folder with include/pythonX.Y of the target's Python",
+    }
+
+    @property
+    def parts(self) -> OwnParts:
+        """The paths that were given."""
+        paths = {field.name: getattr(self, field.name) for field in fields(self)}
+        return OwnParts(**{name: Path(path) for name, path in paths.items() if path})
 
 
 def deployment_of(catalog: Catalog, deploy: str) -> Deployment | None:

@@ -1,5 +1,6 @@
 """The tasks `build` and `check`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,12 @@ from jetship.targets.catalog import Catalog
 from jetship.targets.model import Target
 from jetship.tasks.command import Reported, command
 from jetship.tasks.request import (
-    ARCH_HELP,
     DEPLOY_FILE,
     DEPLOY_HELP,
     DIST_HELP,
-    FAT_HELP,
     JSON_HELP,
-    PLATFORM_HELP,
+    Asked,
+    Given,
     project_folder,
     targets_of,
 )
@@ -29,24 +29,21 @@ from jetship.toolchain.prepare import is_prepared
 
 
 @command(
+    records={"asked": Asked, "given": Given},
     help={
-        "arch": ARCH_HELP + " (default: the targets of deploy.yaml)",
-        "platform": PLATFORM_HELP,
         "project": "folder of a setuptools project (default: deploy.yaml's, or this folder)",
-        "fat": FAT_HELP,
         "deploy": DEPLOY_HELP,
         "dist": DIST_HELP,
         "dry": "print what would be built, and build nothing",
         "json": JSON_HELP,
-    }
+    },
 )
 def build(
     _: Context,
     *,
-    arch: str | None = None,
-    platform: str = "",
+    asked: Asked,
+    given: Given,
     project: str = "",
-    fat: bool = False,
     deploy: str = str(DEPLOY_FILE),
     dist: str = "dist",
     dry: bool = False,
@@ -61,15 +58,17 @@ def build(
         invoke build --arch 6.2
         invoke build --arch 6.2,7.2 --project ~/my_ops
         invoke build --arch '7.2+PTX' --dry
+        invoke build --board xavier --jetpack 5.1.2
     """
     catalog = Catalog.load()
-    targets = targets_of(catalog, arch=arch, platform=platform, fat=fat, deploy=deploy)
+    targets = targets_of(catalog, asked, deploy=deploy)
     opened = open_project(project_folder(catalog, project, deploy))
     if dry:
         _print_plan(targets, opened.folder, json=json)
         return
     _announce(catalog, targets)
-    results = pipeline.produce(opened, targets, Store(default_root()), Path(dist))
+    store = Store(default_root())
+    results = pipeline.produce(opened, targets, store, Path(dist), given.parts)
     if json:
         console.emit_json({"wheels": [_as_json(result) for result in results]})
     else:
@@ -88,7 +87,9 @@ def _announce(catalog: Catalog, targets: tuple[Target, ...]) -> None:
         if target.platform.kind == "emulation":
             for code in target.code:
                 for board in catalog.boards_of(code.arch):
-                    console.note(f"{board.title} ({code.arch}) itself runs {board.newest}")
+                    console.note(
+                        f"{board.title} ({code.arch}) itself runs {catalog.newest_of(board)}"
+                    )
 
 
 def _print_plan(targets: tuple[Target, ...], folder: Path, *, json: bool) -> None:
@@ -103,7 +104,7 @@ def _print_plan(targets: tuple[Target, ...], folder: Path, *, json: bool) -> Non
             "torch": target.platform.torch.version,
             "python": target.platform.python.version,
             "local_version": target.local_version,
-            "toolchain_ready": is_prepared(target.platform, store),
+            "toolchain_ready": is_prepared(target, store),
         }
         for target in targets
     ]
@@ -150,16 +151,10 @@ def _print_wheels(results: list[Produced]) -> None:
 
 @command(
     paths="wheels",
-    help={
-        "wheels": "the wheels to check",
-        "arch": "check against this arch instead of the one that the wheel was built for",
-        "platform": "check against this platform instead of the one that the wheel was built for",
-        "json": JSON_HELP,
-    },
+    records={"asked": Asked, "given": Given},
+    help={"wheels": "the wheels to check", "json": JSON_HELP},
 )
-def check(
-    _: Context, *, wheels: list[str], arch: str = "", platform: str = "", json: bool = False
-) -> None:
+def check(_: Context, *, wheels: list[str], asked: Asked, given: Given, json: bool = False) -> None:
     """Prove that wheels will load and run on their target, without it.
 
     Reads the ELF files, the device code and the metadata of each wheel, and looks up every
@@ -168,15 +163,19 @@ def check(
 
         invoke check dist/*.whl
         invoke check some.whl --arch 7.2 --platform debian-12
+
+    A wheel that jetship built is checked against the target that it was built for, any other
+    against the one that is named.
     """
     if not wheels:
         raise NothingSelectedError("no wheel was named", fix="invoke check dist/*.whl")
     catalog = Catalog.load()
     store = Store(default_root())
+    named = () if asked.nothing else targets_of(catalog, replace(asked, fat=True), deploy="")
     reports = []
     for path in map(Path, wheels):
-        target = pipeline.target_of(path, catalog, arch=arch, platform=platform)
-        reports.append(pipeline.check(path, target, store))
+        target = pipeline.target_of(path, catalog, named)
+        reports.append(pipeline.check(path, target, store, given.parts))
     if json:
         console.emit_json({"reports": [report.to_json() for report in reports]})
     else:

@@ -97,7 +97,9 @@ class AptRoot:
             age = time.time() - stamp.stat().st_mtime
             if age < max_age_seconds:
                 return
-        console.note(f"reading the package lists of {self.source.suite} for {self.source.architecture}")
+        console.note(
+            f"reading the package lists of {self.source.suite} for {self.source.architecture}"
+        )
         # apt-get update does not end when the disk is full: its parts wait for each other.
         self.store.require_space(LISTS_BYTES)
         for folder in ("lists/partial", "cache/archives/partial"):
@@ -127,7 +129,9 @@ class AptRoot:
         if self.source.install:
             plan = self._apt("install", "--simulate", "--yes", *self.source.install)
             if not plan.ok:
-                raise _download_error(f"apt finds no way to install {' '.join(self.source.install)}", plan)
+                raise _download_error(
+                    f"apt finds no way to install {' '.join(self.source.install)}", plan
+                )
             for line in plan.stdout.splitlines():
                 words = line.replace("(", " ").split()
                 if words[:1] == ["Inst"]:

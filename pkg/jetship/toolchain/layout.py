@@ -127,7 +127,10 @@ def _take_target_runtime(sources: Path, root: Path) -> None:
     """Give the linker the target's libcudart as lib64/libcudart.so."""
     found = [
         path
-        for pattern in ("debian-*-arm64/usr/lib/*/libcudart.so.*", "wheels-aarch64-*/nvidia/*/lib/libcudart.so.*")
+        for pattern in (
+            "debian-*-arm64/usr/lib/*/libcudart.so.*",
+            "wheels-aarch64-*/nvidia/*/lib/libcudart.so.*",
+        )
         for path in sorted(sources.glob(pattern))
     ]
     if not found:

@@ -43,7 +43,8 @@ class Lock(Strict):
     def digests(self) -> tuple[str, ...]:
         """What decides the part's content: every file's digest, with its source."""
         return tuple(
-            f"{source} {item.sha256}" for source in sorted(self.sources)
+            f"{source} {item.sha256}"
+            for source in sorted(self.sources)
             for item in self.sources[source]
         )
 

@@ -110,4 +110,6 @@ def own_python(path: Path, platform: Platform) -> Given:
             fix=f"name the prefix of a Python {version} for {platform.machine}, as "
             f"libpython{version}-dev or python-build-standalone have it",
         )
-    return Given(path.resolve(), f"{path.resolve()} {hashlib.sha256(header.read_bytes()).hexdigest()}")
+    return Given(
+        path.resolve(), f"{path.resolve()} {hashlib.sha256(header.read_bytes()).hexdigest()}"
+    )

@@ -83,7 +83,9 @@ def _toolkit(target: Target) -> str:
     for name, part in toolkits.items():
         if part.makes(archs):
             return name
-    listed = "; ".join(f"CUDA {part.version}: {', '.join(part.archs)}" for part in toolkits.values())
+    listed = "; ".join(
+        f"CUDA {part.version}: {', '.join(part.archs)}" for part in toolkits.values()
+    )
     raise ConfigError(
         f"no CUDA toolkit of {target.platform.name} compiles for "
         f"{', '.join(str(arch) for arch in sorted(archs))} together",
@@ -111,7 +113,9 @@ def prepare(target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN) -> 
     links["buildroot"] = Given(compiler.path, compiler.path.name)
     root = _linked(platform, links, compiler.part.gcc or 0, store)
     constraints = read_part(chosen.torch).build_constraints if chosen.torch else ()
-    toolchain = Toolchain(platform, root, links["cuda"].cuda_version if "cuda" in links else "", constraints)
+    toolchain = Toolchain(
+        platform, root, links["cuda"].cuda_version if "cuda" in links else "", constraints
+    )
     verify(toolchain)
     return toolchain
 
@@ -144,13 +148,15 @@ def prepare_base(platform: Platform, store: Store) -> Path:
     return make_part(platform.toolchain.base, store).path
 
 
-def _links(
-    target: Target, chosen: Plan, own_parts: OwnParts, store: Store
-) -> dict[str, Given]:
+def _links(target: Target, chosen: Plan, own_parts: OwnParts, store: Store) -> dict[str, Given]:
     """Return what is linked into the toolchain, by the name of the link."""
     platform = target.platform
     links: dict[str, Given] = {}
-    for name, part in (("sysroot", chosen.sysroot), ("cuda", chosen.cuda), ("site-packages", chosen.torch)):
+    for name, part in (
+        ("sysroot", chosen.sysroot),
+        ("cuda", chosen.cuda),
+        ("site-packages", chosen.torch),
+    ):
         if part is not None:
             made = make_part(part, store)
             links[name] = Given(made.path, made.path.name, made.part.version)

@@ -96,9 +96,7 @@ def unpack_wheels(wheels: Sequence[Path], folder: Path) -> None:
             raise DownloadError(f"{wheel.name} cannot be unpacked", why=str(error)) from error
 
 
-def _fetch(
-    store: Store, source: DebianSource | WheelSource, files: Sequence[Locked]
-) -> list[Path]:
+def _fetch(store: Store, source: DebianSource | WheelSource, files: Sequence[Locked]) -> list[Path]:
     if isinstance(source, DebianSource):
         return debian.fetch(store, source, files)
     return pypi.fetch(store, source, files)
