@@ -60,6 +60,7 @@ def build_project(
                 log,
                 shown_as=project.folder,
                 constraints=toolchain.build_constraints,
+                requirements=toolchain.build_requirements,
             )
             wheel = finish(Wheel.read(built), target, project)
         path = wheel.write(out)

@@ -41,6 +41,7 @@ def build_wheel(
     *,
     shown_as: Path | None = None,
     constraints: Collection[str] = (),
+    requirements: Collection[str] = (),
 ) -> Path:
     """Build the project in `sources` into a wheel in `out`.
 
@@ -51,6 +52,7 @@ def build_wheel(
         log: everything that the build prints goes here.
         shown_as: the folder that error messages name instead of `sources`.
         constraints: pip constraints for the build requirements.
+        requirements: what to install beside the project's own build requirements.
 
     Raises:
         BuildError: a hook failed; the compiler's first complaints are in the message.
@@ -73,7 +75,7 @@ def build_wheel(
     try:
         with DefaultIsolatedEnv() as env:
             builder = build.ProjectBuilder.from_isolated_env(env, sources, runner=run_hook)
-            _install(env, builder.build_system_requires, constraints, log)
+            _install(env, {*builder.build_system_requires, *requirements}, constraints, log)
             _install(env, builder.get_requires_for_build("wheel"), constraints, log)
             return Path(builder.build("wheel", out))
     except build.BuildBackendException as error:

@@ -150,9 +150,11 @@ class ToolchainParts(Strict):
 
     Of the CUDA toolkits, the first that makes all archs of a target is taken. A part that is
     not to be had openly is left out, and `advice` says by role where it is and what to pass.
+    `compile_flags` are added to every C and C++ compile.
     """
 
     compiler: str
+    compile_flags: tuple[str, ...] = ()
     sysroot: str | None = None
     cuda: tuple[str, ...] = ()
     torch: str | None = None

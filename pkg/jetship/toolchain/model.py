@@ -23,13 +23,15 @@ class Toolchain:
         stubs/          import stubs for libraries that the target's torch build lacks
 
     `cuda_version` is the toolkit's, which may be older than the platform's CUDA.
-    `build_constraints` are pip constraints that the target torch's cpp_extension needs.
+    `build_constraints` and `build_requirements` are what the target torch's cpp_extension needs
+    of the environment that it runs in, as pip takes them.
     """
 
     platform: Platform
     root: Path
     cuda_version: str
     build_constraints: tuple[str, ...] = ()
+    build_requirements: tuple[str, ...] = ()
 
     @property
     def bin(self) -> Path:

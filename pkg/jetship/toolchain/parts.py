@@ -53,7 +53,9 @@ class Part(Strict):
     archs: tuple[str, ...] = ()
     newest_gcc: int | None = None
     build_constraints: tuple[str, ...] = ()
-    """What this torch's cpp_extension needs of setuptools and the like, as pip constraints."""
+    """Versions of setuptools and the like that this torch's cpp_extension works with."""
+    build_requirements: tuple[str, ...] = ()
+    """What this torch's cpp_extension imports, beside setuptools."""
 
     def makes(self, archs: set[Arch]) -> bool:
         """Return whether this CUDA toolkit compiles for all of these archs."""

@@ -112,9 +112,13 @@ def prepare(target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN) -> 
     links = _links(target, chosen, own_parts, store)
     links["buildroot"] = Given(compiler.path, compiler.path.name)
     root = _linked(platform, links, compiler.part.gcc or 0, store)
-    constraints = read_part(chosen.torch).build_constraints if chosen.torch else ()
+    torch = read_part(chosen.torch) if chosen.torch else None
     toolchain = Toolchain(
-        platform, root, links["cuda"].cuda_version if "cuda" in links else "", constraints
+        platform,
+        root,
+        links["cuda"].cuda_version if "cuda" in links else "",
+        torch.build_constraints if torch else (),
+        torch.build_requirements if torch else (),
     )
     verify(toolchain)
     return toolchain
@@ -184,7 +188,8 @@ def _linked(platform: Platform, links: dict[str, Given], gcc: int, store: Store)
         wrappers.link_target_runtimes(toolchain)
         wrappers.make_import_stubs(toolchain)
 
-    digest = hashlib.sha256(f"{platform.name} {platform.machine} {gcc}".encode())
+    flags = platform.toolchain.compile_flags
+    digest = hashlib.sha256(f"{platform.name} {platform.machine} {gcc} {flags}".encode())
     for name, given in sorted(links.items()):
         digest.update(f"{name} {given.identity}\n".encode())
     for module in (wrappers, sys.modules[__name__]):

@@ -45,6 +45,7 @@ def write_wrappers(toolchain: Toolchain, gcc: int) -> None:
         '--sysroot="$root/sysroot" -L"$root/links" -ffile-prefix-map="$root"=/toolchain '
         '${JETSHIP_SOURCES:+"-ffile-prefix-map=$JETSHIP_SOURCES/="} '
     )
+    options += "".join(f"{flag} " for flag in toolchain.platform.toolchain.compile_flags)
     for name in ("gcc", "g++", "cpp"):
         program = f"{name}-{gcc}"
         text = _WRAPPER.format(program=program, triplet=triplet, options=options)
