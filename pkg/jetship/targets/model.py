@@ -150,11 +150,12 @@ class ToolchainParts(Strict):
 
     Of the CUDA toolkits, the first that makes all archs of a target is taken. A part that is
     not to be had openly is left out, and `advice` says by role where it is and what to pass.
-    `compile_flags` are added to every C and C++ compile.
+    With `own_templates`, a library brings every instantiation of libstdc++'s templates itself:
+    the compiler's libstdc++ has more of them than the target's.
     """
 
     compiler: str
-    compile_flags: tuple[str, ...] = ()
+    own_templates: bool = False
     sysroot: str | None = None
     cuda: tuple[str, ...] = ()
     torch: str | None = None

@@ -188,8 +188,8 @@ def _linked(platform: Platform, links: dict[str, Given], gcc: int, store: Store)
         wrappers.link_target_runtimes(toolchain)
         wrappers.make_import_stubs(toolchain)
 
-    flags = platform.toolchain.compile_flags
-    digest = hashlib.sha256(f"{platform.name} {platform.machine} {gcc} {flags}".encode())
+    own_templates = platform.toolchain.own_templates
+    digest = hashlib.sha256(f"{platform.name} {platform.machine} {gcc} {own_templates}".encode())
     for name, given in sorted(links.items()):
         digest.update(f"{name} {given.identity}\n".encode())
     for module in (wrappers, sys.modules[__name__]):

@@ -5,6 +5,7 @@ import os
 from jetship import proc
 from jetship.elf import read_elf
 from jetship.errors import ToolMissingError
+from jetship.store import write_atomically
 from jetship.toolchain.layout import write_program
 from jetship.toolchain.model import Toolchain
 
@@ -29,6 +30,15 @@ export LD_LIBRARY_PATH
 exec "$root/buildroot/usr/bin/{triplet}-{program}" {options}"$@"
 """
 
+# Stands before libstdc++'s header of this name, which declares the templates that the library has
+# instantiated.
+_OWN_TEMPLATES = b"""\
+// Written by jetship: declare no instantiation of libstdc++ as made elsewhere.
+#include_next <bits/c++config.h>
+#undef _GLIBCXX_EXTERN_TEMPLATE
+#define _GLIBCXX_EXTERN_TEMPLATE 0
+"""
+
 # The linker looks for these names when a project says -lstdc++ or -fopenmp.
 TARGET_RUNTIMES = {
     "libstdc++.so": "libstdc++.so.6",
@@ -45,7 +55,9 @@ def write_wrappers(toolchain: Toolchain, gcc: int) -> None:
         '--sysroot="$root/sysroot" -L"$root/links" -ffile-prefix-map="$root"=/toolchain '
         '${JETSHIP_SOURCES:+"-ffile-prefix-map=$JETSHIP_SOURCES/="} '
     )
-    options += "".join(f"{flag} " for flag in toolchain.platform.toolchain.compile_flags)
+    if toolchain.platform.toolchain.own_templates:
+        write_atomically(toolchain.root / "include/bits/c++config.h", _OWN_TEMPLATES)
+        options += '-I"$root/include" '
     for name in ("gcc", "g++", "cpp"):
         program = f"{name}-{gcc}"
         text = _WRAPPER.format(program=program, triplet=triplet, options=options)
