@@ -1,4 +1,5 @@
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,15 @@ from jetship.targets.resolve import DEFAULT_PLATFORM
 from jetship.toolchain.model import Toolchain
 from jetship.toolchain.prepare import prepare
 from product import PROJECTS, invoke
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """Let Ctrl-C end tests and the programs that they start.
+
+    Whoever starts the tests in the background of a script ignores SIGINT, and children do too.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
