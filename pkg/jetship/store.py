@@ -109,7 +109,7 @@ class Store:
             raise DownloadError(
                 f"{source.name} did not come with the download",
                 why="the lock file names it, and the archive or index served another file",
-                fix="renew the lock file with `invoke lock`",
+                fix="renew the lock file with `invoke pins --part NAME`",
             )
         found = sha256_of(source)
         if found != sha256:
@@ -118,7 +118,7 @@ class Store:
                 f"{source.name} has another digest than the lock file",
                 why=f"locked sha256 {sha256}, downloaded {found}",
                 fix="do not trust that download source; if the lock file is out of date, "
-                "renew it with `invoke lock`",
+                "renew it with `invoke pins --part NAME`",
             )
         final = self.blob(sha256, source.name)
         with disk_errors(self.root):

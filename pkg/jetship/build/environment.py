@@ -130,7 +130,7 @@ def _sysconfig_source(toolchain: Toolchain) -> str:
     folder = toolchain.sysroot / f"usr/lib/python{version}"
     found = sorted(folder.glob("_sysconfigdata_*.py"))
     if not found:
-        return _sysconfig_module({**_sysconfig_facts(toolchain), **_compilers(toolchain)})
+        return _sysconfig_module(toolchain, _sysconfig_facts(toolchain))
     values = dict(runpy.run_path(str(found[0]))["build_time_vars"])
     for key, value in values.items():
         if isinstance(value, str):
@@ -139,16 +139,17 @@ def _sysconfig_source(toolchain: Toolchain) -> str:
             values[key] = re.sub(
                 r"(?<![\w.=/-])(-[IL])?/usr/", rf"\g<1>{toolchain.sysroot}/usr/", plain
             )
-    return _sysconfig_module({**values, **_compilers(toolchain)})
+    return _sysconfig_module(toolchain, values)
 
 
-def _sysconfig_module(values: Mapping[str, object]) -> str:
+def _sysconfig_module(toolchain: Toolchain, values: Mapping[str, object]) -> str:
     """Return the module's source.
 
     setuptools makes the wheel's ABI tag out of SOABI, and refuses one that is not of the Python
     that runs it. So SOABI is that one's; the finished wheel gets the target's tags.
     """
-    own = {**values, "SOABI": f"{sys.implementation.cache_tag}-{values['MULTIARCH']}"}
+    soabi = f"{sys.implementation.cache_tag}-{toolchain.multiarch}"
+    own = {**values, **_compilers(toolchain), "SOABI": soabi}
     return f"build_time_vars = {pprint.pformat(own)}\n"
 
 

@@ -242,5 +242,5 @@ def _read(path: Path) -> ElfFile:
         raise CheckError(
             f"{path} of the toolchain is damaged",
             why=str(error),
-            fix="delete this toolchain's folder and run `invoke toolchain` again",
+            fix="delete its folder in the cache and run the same command again",
         ) from error
