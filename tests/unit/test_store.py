@@ -67,7 +67,7 @@ def test_a_file_with_another_digest_is_deleted_and_refused(store, tmp_path):
         store.add(source, DIGEST)
     assert DIGEST in caught.value.why
     assert hashlib.sha256(b"evil").hexdigest() in caught.value.why
-    assert "invoke lock" in caught.value.fix
+    assert "invoke pins --part" in caught.value.fix
     assert not source.exists()
     assert not store.root.exists()
 
@@ -75,7 +75,7 @@ def test_a_file_with_another_digest_is_deleted_and_refused(store, tmp_path):
 def test_a_file_that_did_not_come_is_named(store, tmp_path):
     with pytest.raises(DownloadError, match=r"thing\.deb did not come") as caught:
         store.add(tmp_path / "thing.deb", DIGEST)
-    assert "invoke lock" in caught.value.fix
+    assert "invoke pins --part" in caught.value.fix
 
 
 def test_a_file_is_replaced_whole(tmp_path):
@@ -149,8 +149,33 @@ def test_a_tree_that_fails_leaves_nothing_and_can_be_made_again(store, kind):
         store.tree("t", "0" * 64, fail)
     assert not store.has_tree("t", "0" * 64)
     assert [name for name in files_below(store.root) if not name.startswith("locks/")] == []
-    assert list((store.root / "tmp").iterdir()) == []
+    assert list((store.root / "trees").iterdir()) == []
     assert store.tree("t", "0" * 64, nothing).is_dir()
+
+
+def test_what_a_killed_process_left_of_a_tree_is_not_in_the_next_one(store):
+    def die(folder: Path) -> None:
+        (folder / "half").write_text("x")
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        store.tree("t", "0" * 64, die)
+    left = store.root / "trees" / f".t-{'0' * 16}"
+    left.mkdir()
+    (left / "half").write_text("x")
+    tree = store.tree("t", "0" * 64, nothing)
+    assert list(tree.iterdir()) == []
+    assert [path.name for path in tree.parent.iterdir()] == [tree.name]
+
+
+def test_a_link_to_a_neighbour_holds_while_a_tree_is_made_and_afterwards(store):
+    neighbour = store.tree("n", "1" * 64, lambda folder: (folder / "file").write_text("x"))
+
+    def make(folder: Path) -> None:
+        (folder / "link").symlink_to(f"../{neighbour.name}")
+        assert (folder / "link/file").read_text() == "x"
+
+    assert (store.tree("t", "0" * 64, make) / "link/file").read_text() == "x"
 
 
 def test_a_scratch_folder_is_empty_on_the_caches_disk_and_gone_afterwards(store):

@@ -52,7 +52,7 @@ def fat_target(catalog) -> Target:
 @pytest.fixture
 def toolchain(tmp_path, debian_12: Platform) -> Toolchain:
     """A toolchain with a torch of a few lines and Python's own settings."""
-    made = Toolchain(debian_12, tmp_path / "toolchain")
+    made = Toolchain(debian_12, tmp_path / "toolchain", "11.8")
     settings = made.sysroot / "usr/lib/python3.11/_sysconfigdata__aarch64-linux-gnu.py"
     files = {made.torch / name: text for name, text in TORCH_FILES.items()}
     for path, text in {**files, settings: SYSCONFIG}.items():

@@ -1,3 +1,4 @@
+import dataclasses
 import errno
 
 import pytest
@@ -42,6 +43,26 @@ def test_a_project_becomes_a_finished_wheel(build, make_wheel, project, target, 
     assert built.target == target
     assert seen[1].variables["JETSHIP_TARGET"] == target.id
     assert list((store.root / "tmp").iterdir()) == []
+
+
+def test_the_build_gets_what_the_targets_torch_needs(
+    project, target, toolchain, store, tmp_path, monkeypatch, make_wheel, capsys
+):  # fmt: skip
+    given = {}
+
+    def hook(sources, cross, out, log, **options):
+        given.update(options)
+        return make_wheel().write(out)
+
+    monkeypatch.setattr(api.isolated, "build_wheel", hook)
+    picky = dataclasses.replace(
+        toolchain, build_constraints=("setuptools<70",), build_requirements=("typing-extensions",)
+    )
+    build_project(project, target, picky, store=store, out=tmp_path / "out", logs=tmp_path / "logs")
+    assert given["constraints"] == ("setuptools<70",)
+    assert given["requirements"] == ("typing-extensions",)
+    assert given["shown_as"] == project.folder
+    assert "TORCH_CUDA_ARCH_LIST=6.2, nvcc 11.8" in capsys.readouterr().err
 
 
 def test_a_build_that_fails_leaves_its_log_and_nothing_else(build, store, tmp_path):

@@ -1,8 +1,11 @@
 import json
 import os
 import runpy
+import shutil
+import sys
 
 import pytest
+from jetship import proc
 from jetship.build import environment
 from jetship.build.environment import (
     LEAKING_VARIABLES,
@@ -13,6 +16,9 @@ from jetship.build.environment import (
     torch_facts,
 )
 from jetship.errors import ConfigError
+from jetship.targets.model import Target
+from jetship.targets.resolve import resolve
+from jetship.toolchain.model import Toolchain
 
 
 @pytest.fixture
@@ -90,11 +96,78 @@ def test_pythons_settings_are_the_targets_led_into_the_sysroot(cross, toolchain)
     assert values["SIZEOF_LONG"] == 8
 
 
-def test_a_sysroot_without_pythons_settings_is_told(toolchain, target, tmp_path):
-    next(toolchain.sysroot.rglob("_sysconfigdata_*.py")).unlink()
-    with pytest.raises(ConfigError, match=r"no sysconfig data of Python 3\.11") as caught:
-        create(toolchain, target, tmp_path / "cross")
-    assert "libpython3.11-dev" in caught.value.fix
+def settings_in_child(cross: CrossEnvironment, *names: str) -> list[object]:
+    """Ask a Python that runs in the cross environment for its settings."""
+    script = f"import json, sysconfig; print(json.dumps(sysconfig.get_config_vars(*{names!r})))"
+    kept = ("_PYTHON_SYSCONFIGDATA_NAME", "_PYTHON_HOST_PLATFORM")
+    env = {name: cross.variables[name] for name in kept} | {"PYTHONPATH": str(cross.folder)}
+    done = proc.run([sys.executable, "-c", script], env={"PATH": os.defpath} | env)
+    assert done.ok, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_abi_of_wheels_stays_that_of_the_python_that_runs_setuptools(cross):
+    suffix, soabi = settings_in_child(cross, "EXT_SUFFIX", "SOABI")
+    assert suffix == ".cpython-311-aarch64.so"
+    assert soabi == f"{sys.implementation.cache_tag}-aarch64-linux-gnu"
+
+
+@pytest.fixture
+def jetpack_5(toolchain, catalog) -> Toolchain:
+    """A toolchain for Python 3.8, whose sysroot has no Python at all."""
+    shutil.rmtree(toolchain.sysroot)
+    (toolchain.torch / "version.py").write_text("__version__ = '2.1.0'\ncuda = None\n")
+    return Toolchain(catalog.platform("jetpack-5.1"), toolchain.root, "11.2")
+
+
+@pytest.fixture
+def xavier(catalog) -> Target:
+    return resolve(catalog, arch="7.2", platform="jetpack-5.1")[0]
+
+
+def test_a_python_of_which_only_the_names_are_known_gives_the_targets_suffix(
+    jetpack_5, xavier, tmp_path
+):
+    cross = create(jetpack_5, xavier, tmp_path / "cross")
+    names = ("EXT_SUFFIX", "SOABI", "INCLUDEPY", "CC", "VERSION")
+    suffix, soabi, include, compiler, version = settings_in_child(cross, *names)
+    assert suffix == ".cpython-38-aarch64-linux-gnu.so"
+    assert soabi == f"{sys.implementation.cache_tag}-aarch64-linux-gnu"
+    assert include == f"{jetpack_5.sysroot}/usr/include/python3.8"
+    assert compiler == f"{jetpack_5.bin}/aarch64-linux-gnu-gcc"
+    assert version == "3.8"
+
+
+def test_headers_that_the_user_gave_are_named(jetpack_5, xavier, tmp_path):
+    given = jetpack_5.root / "python/include/python3.8"
+    given.mkdir(parents=True)
+    cross = create(jetpack_5, xavier, tmp_path / "cross")
+    assert settings_in_child(cross, "INCLUDEPY", "CONFINCLUDEPY") == [str(given)] * 2
+
+
+def test_the_suffix_of_python_3_6_has_its_flag(catalog, jetpack_5, tmp_path):
+    platform = catalog.platform("jetpack-4.6")
+    (jetpack_5.torch / "version.py").write_text("__version__ = '1.10.0'\ncuda = None\n")
+    toolchain = Toolchain(platform, jetpack_5.root, "")
+    cross = create(toolchain, Target((), platform), tmp_path / "cross")
+    assert settings_in_child(cross, "EXT_SUFFIX") == [".cpython-36m-aarch64-linux-gnu.so"]
+
+
+def test_a_build_without_device_code_is_told_of_no_cuda(toolchain, debian_12, tmp_path):
+    cross = create(toolchain, Target((), debian_12), tmp_path / "cross")
+    assert cross.variables["FORCE_CUDA"] == "0"
+    assert not {"CUDA_HOME", "TORCH_CUDA_ARCH_LIST"} & cross.variables.keys()
+    facts = json.loads((cross.folder / "torch-facts.json").read_text())
+    assert (facts["cuda"], facts["code"]) == (None, [])
+
+
+def test_the_targets_own_cuda_runtime_is_found_before_any_stub(toolchain, target, tmp_path):
+    tegra = toolchain.cuda_home / "targets/aarch64-linux/lib"
+    tegra.mkdir(parents=True)
+    flags = create(toolchain, target, tmp_path / "cross").variables["LDFLAGS"].split()
+    folders = [flag for flag in flags if flag.startswith("-L")]
+    lib64 = toolchain.cuda_home / "lib64"
+    assert folders == [f"-L{tegra}", f"-L{lib64}", f"-L{toolchain.stubs}"]
 
 
 def test_the_facts_are_the_target_torchs_own(toolchain, target):
@@ -116,8 +189,11 @@ def test_a_torch_without_pybind11_tags_gives_none(toolchain, target):
 
 def test_a_torch_of_another_release_is_refused(toolchain, target):
     (toolchain.torch / "version.py").write_text("__version__ = '2.6.0+cpu'\ncuda = None\n")
-    with pytest.raises(ConfigError, match=r"holds torch 2\.6\.0, and the platform says 2\.7\.1"):
+    with pytest.raises(
+        ConfigError, match=r"holds torch 2\.6\.0\+cpu, and the platform says 2\.7\.1"
+    ) as caught:
         torch_facts(toolchain, target)
+    assert "--torch-wheel" in caught.value.fix
 
 
 def test_the_local_label_of_a_torch_is_no_other_release(toolchain, target):
@@ -126,10 +202,45 @@ def test_the_local_label_of_a_torch_is_no_other_release(toolchain, target):
 
 
 @pytest.mark.parametrize(
+    ("version", "fits"),
+    [
+        ("2.1.0", True),
+        ("2.1.2+cpu", True),
+        ("2.1.0a0+41361538.nv23.06", True),
+        ("2.2.0", False),
+        ("2.0.1", False),
+        ("1.1.0", False),
+    ],
+)
+def test_upstreams_release_stands_for_nvidias_snapshot_of_it(jetpack_5, xavier, version, fits):
+    (jetpack_5.torch / "version.py").write_text(f"__version__ = '{version}'\ncuda = None\n")
+    if fits:
+        assert torch_facts(jetpack_5, xavier)["cuda"] == "11.2"
+    else:
+        with pytest.raises(ConfigError, match=r"the platform says 2\.1\.0a0\+41361538"):
+            torch_facts(jetpack_5, xavier)
+
+
+@pytest.mark.parametrize(
     ("cores", "free_gib", "jobs"), [(8, 64, 8), (8, 7, 3), (8, 1, 1), (1, 64, 1)]
 )
 def test_a_compiler_job_needs_a_core_and_two_gib(monkeypatch, cores, free_gib, jobs):
-    answers = {"SC_AVPHYS_PAGES": free_gib << 18, "SC_PAGE_SIZE": 4096}
-    monkeypatch.setattr(environment.os, "sysconf", answers.__getitem__)
+    monkeypatch.setattr(environment, "_available_bytes", lambda: free_gib << 30)
     monkeypatch.setattr(environment.os, "sched_getaffinity", lambda _: set(range(cores)))
     assert max_jobs() == jobs
+
+
+def test_memory_that_the_kernel_can_give_up_counts_as_free(monkeypatch, tmp_path):
+    told = tmp_path / "meminfo"
+    told.write_text("MemTotal: 9000000 kB\nMemFree: 1000 kB\nMemAvailable:    8000000 kB\n")
+    monkeypatch.setattr(environment, "Path", lambda _: told)
+    assert environment._available_bytes() == 8000000 * 1024
+
+
+def test_a_kernel_that_does_not_say_is_asked_for_free_pages(monkeypatch, tmp_path):
+    told = tmp_path / "meminfo"
+    told.write_text("MemTotal: 9000000 kB\n")
+    monkeypatch.setattr(environment, "Path", lambda _: told)
+    answers = {"SC_AVPHYS_PAGES": 3, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr(environment.os, "sysconf", answers.__getitem__)
+    assert environment._available_bytes() == 3 * 4096

@@ -12,7 +12,10 @@ from jetship.elf import ElfFile
 from jetship.errors import BuildError
 from jetship.fatbin import DeviceImage
 from jetship.pin import Pin, pin_of
-from jetship.targets.model import Arch
+from jetship.targets.arch import Arch
+from jetship.targets.model import Target
+from jetship.targets.resolve import resolve
+from packaging.specifiers import SpecifierSet
 from packaging.tags import parse_tag
 
 PLAIN = Project(Path(), None)
@@ -114,6 +117,29 @@ def test_what_a_project_needs_elsewhere_does_not_matter_here(make_wheel, target,
 def test_what_a_project_needs_on_the_target_does(make_wheel, target, required):
     with pytest.raises(BuildError, match="debian-12 has torch"):
         finish(make_wheel(metadata=metadata(required)), target, PLAIN)
+
+
+@pytest.fixture
+def xavier(catalog) -> Target:
+    """A target whose torch is NVIDIA's snapshot of 2.1.0."""
+    return resolve(catalog, arch="7.2", platform="jetpack-5.1")[0]
+
+
+@pytest.mark.parametrize(
+    "required", ["torch", "torch>=2", "torch==2.1.0", "torch>=2.1", "torch~=2.1.0", "torch<2.2"]
+)
+def test_a_snapshot_serves_who_asks_for_its_release_and_any_build_of_that_is_required(
+    make_wheel, xavier, required
+):
+    wheel = finish(make_wheel(metadata=metadata(required)), xavier, PLAIN)
+    assert wheel.metadata.all("Requires-Dist") == ["torch>=2.1.0a0,<2.2"]
+    assert SpecifierSet(">=2.1.0a0,<2.2").contains(xavier.platform.torch.version, prereleases=True)
+
+
+@pytest.mark.parametrize("required", ["torch>=2.1.1", "torch==2.0.*", "torch<2.1", "torch>2.1"])
+def test_a_snapshot_serves_nobody_who_asks_for_another_release(make_wheel, xavier, required):
+    with pytest.raises(BuildError, match=r"jetpack-5\.1 has torch 2\.1\.0a0"):
+        finish(make_wheel(metadata=metadata(required)), xavier, PLAIN)
 
 
 def test_the_guard_is_in_the_wheel_of_a_project_that_asks_for_it(make_wheel, target):

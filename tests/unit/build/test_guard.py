@@ -11,6 +11,7 @@ from jetship.build.finish import GUARD, GUARD_NAME
 MINE = "cp{}{}".format(*sys.version_info[:2])
 RECORD = {
     "target": "sm62-debian-12",
+    "platform_kind": "jetpack",
     "machine": platform.machine(),
     "torch": {"version": "2.7.1", "cuda": None, "cxx11_abi": True},
     "cuda": {"version": "11.8", "code": [{"arch": "6.2", "sass": True, "ptx": False}]},
@@ -193,9 +194,9 @@ def guard(install, monkeypatch):
     return with_driver
 
 
-def code(*entries: str) -> dict:
+def code(*entries: str, kind: str = "jetpack") -> dict:
     """Write device code as "6.2" (sass), "6.2+PTX" (both) or "PTX6.2" (PTX alone)."""
-    return {"cuda": {"code": [
+    return {"platform_kind": kind, "cuda": {"code": [
         {"arch": entry.strip("+PTX"), "sass": not entry.startswith("PTX"), "ptx": "PTX" in entry}
         for entry in entries
     ]}}  # fmt: skip
@@ -221,6 +222,23 @@ def code(*entries: str) -> dict:
 def test_device_code_fits_the_gpu_or_is_ptx_for_an_older_one(guard, entries, gpus, fits):
     module = guard(FakeDriver(gpus))
     assert (module._gpu(code(*entries)) is None) == fits
+
+
+@pytest.mark.parametrize(
+    ("entry", "gpu", "fits"),
+    [
+        ("8.0", (8, 0), True),
+        ("8.0", (8, 9), True),
+        ("8.6", (8, 0), False),
+        ("8.9", (9, 0), False),
+        ("PTX8.0", (9, 0), True),
+    ],
+)
+def test_machine_code_of_a_server_runs_on_later_gpus_of_its_generation(guard, entry, gpu, fits):
+    module = guard(FakeDriver([gpu]))
+    assert (module._gpu(code(entry, kind="server")) is None) == fits
+    tegra = module._gpu(code("8.6")), guard(FakeDriver([(8, 7)]))._gpu(code("8.6"))
+    assert None not in tegra, "a Jetson runs nothing but its own"
 
 
 def test_another_gpu_is_one_sentence(guard):

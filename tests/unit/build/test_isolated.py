@@ -90,7 +90,7 @@ class FakeEnv:
     scripts_dir = "/isolated/bin"
 
     def __init__(self, failure: subprocess.CalledProcessError | None = None) -> None:
-        self.failure, self.installed = failure, []
+        self.failure, self.installed, self.constraints = failure, [], []
 
     def __enter__(self):
         return self
@@ -101,10 +101,11 @@ class FakeEnv:
     def make_extra_environ(self):
         return {"PATH": "/isolated/bin"}
 
-    def install(self, requirements):
+    def install(self, requirements, constraints=()):
         if self.failure:
             raise self.failure
         self.installed += requirements
+        self.constraints.append(tuple(constraints))
 
 
 # A backend of a few lines, in the project itself: says what it saw, or fails as told.
@@ -150,10 +151,10 @@ def build(toolchain, target, tmp_path, write, env):
     cross = type(cross)(cross.folder, variables)
     out, log = tmp_path / "out", tmp_path / "log"
 
-    def build(files: dict[str, str] | None = None):
+    def build(files: dict[str, str] | None = None, **options):
         project = {"pyproject.toml": PYPROJECT, "own.py": BACKEND}
         sources = write(tmp_path / "src", project | (files or {}))
-        return build_wheel(sources, cross, out, log)
+        return build_wheel(sources, cross, out, log, **options)
 
     return build
 
@@ -174,6 +175,12 @@ def test_a_wheel_is_built_in_the_cross_environment(build, env, tmp_path, toolcha
 def test_torch_is_never_installed(build, env):
     build()
     assert env.installed == ["setuptools", "numpy"]
+
+
+def test_what_the_targets_torch_needs_of_its_environment_is_there(build, env):
+    build(requirements=("typing-extensions",), constraints=("setuptools<70",))
+    assert env.installed == ["setuptools", "typing-extensions", "numpy"]
+    assert env.constraints == [("setuptools<70",)] * 2
 
 
 def test_a_failed_build_shows_the_compilers_words(build, tmp_path):

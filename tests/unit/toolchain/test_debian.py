@@ -5,12 +5,20 @@ import time
 import pytest
 from jetship import proc
 from jetship.errors import ConfigError, DownloadError, ToolMissingError
-from jetship.targets.model import DebianPart, DebianSuite
 from jetship.toolchain import debian
-from jetship.toolchain.debian import AptRoot, fetch, find_mirror, lock_part, unpack
+from jetship.toolchain.debian import AptRoot, fetch, find_mirror, lock_source, unpack
 from jetship.toolchain.lock import Locked
+from jetship.targets.parts import DebianSource
 
-SUITE = DebianSuite(suite="bookworm", components=("main", "contrib"))
+COMPONENTS = ("main", "contrib")
+
+
+def source(**rows) -> DebianSource:
+    words = {"suite": "bookworm", "components": COMPONENTS, "architecture": "arm64"}
+    return DebianSource(**(words | rows))
+
+
+SOURCE = source()
 OK = proc.Finished((), 0)
 MIRROR = "http://mirror.invalid/debian"
 
@@ -56,7 +64,7 @@ def mirror(monkeypatch):
 
 @pytest.fixture
 def apt(store, mirror) -> AptRoot:
-    return AptRoot(store, SUITE, "arm64")
+    return AptRoot(store, SOURCE)
 
 
 def locked(path) -> Locked:
@@ -101,7 +109,7 @@ def test_apt_works_in_a_root_of_its_own(apt, programs, store):
     apt.update()
     assert fake.calls == [["apt-get", "update", "--error-on=any"]]
     env = fake.options[0]["env"]
-    root = store.root / "apt/bookworm-arm64"
+    root = store.root / "apt/bookworm-main-contrib-arm64"
     assert env["APT_CONFIG"] == str(root / "apt.conf")
     assert env["LC_ALL"] == "C.UTF-8"
     config = (root / "apt.conf").read_text()
@@ -121,9 +129,9 @@ def test_the_archives_signature_is_checked_with_debians_keyring(  # noqa: PLR091
     monkeypatch.setattr(debian, "KEYRING", keyring)
     programs()
     apt.update()
-    source = (store.root / "apt/bookworm-arm64/sources.list").read_text()
-    assert (f"[signed-by={keyring}]" in source) == there
-    assert "trusted" not in source
+    listed = (store.root / "apt/bookworm-main-contrib-arm64/sources.list").read_text()
+    assert (f"[signed-by={keyring}]" in listed) == there
+    assert "trusted" not in listed
 
 
 def test_package_lists_are_read_once_a_day_and_for_every_mirror(apt, programs, store, monkeypatch):
@@ -134,7 +142,7 @@ def test_package_lists_are_read_once_a_day_and_for_every_mirror(apt, programs, s
     monkeypatch.setenv("JETSHIP_DEBIAN_MIRROR", "http://other.invalid/debian")
     apt.update()
     assert len(fake.calls) == 2
-    stamp = store.root / "apt/bookworm-arm64/updated"
+    stamp = store.root / "apt/bookworm-main-contrib-arm64/updated"
     old = time.time() - 25 * 3600
     os.utime(stamp, (old, old))
     apt.update()
@@ -152,33 +160,40 @@ def test_an_archive_that_cannot_be_read_is_told_in_apts_words(apt, programs, sto
         line.removeprefix("E: ") for line in said.splitlines() if line.startswith("E:")
     )
     assert "network" in caught.value.fix
-    assert not (store.root / "apt/bookworm-arm64/updated").exists()
+    assert not (store.root / "apt/bookworm-main-contrib-arm64/updated").exists()
 
 
-def test_a_part_is_all_that_apt_would_install_but_what_it_drops(apt, programs):
+def test_a_source_is_all_that_apt_would_install_but_what_it_drops(store, mirror, programs):
     fake = programs(stdout=SIMULATED)
-    part = DebianPart(
-        architecture="arm64",
-        install=("libfoo",),
-        alone=("nvidia-cuda-toolkit",),
-        drop=("gcc-*-base",),
-    )
-    assert apt.resolve(part) == [
+    asked = source(install=("libfoo",), alone=("nvidia-cuda-toolkit",), drop=("gcc-*-base",))
+    assert AptRoot(store, asked).resolve() == [
         "libc6=2.36-9+deb12u4", "libfoo=1.1", "libgmp10=2:6.2.1+dfsg1-1.1", "nvidia-cuda-toolkit"
     ]  # fmt: skip
     assert fake.calls == [["apt-get", "install", "--simulate", "--yes", "libfoo"]]
 
 
-def test_a_part_without_dependencies_asks_apt_nothing(apt, programs):
+def test_a_source_without_dependencies_asks_apt_nothing(store, mirror, programs):
     fake = programs(status=100)
-    assert apt.resolve(DebianPart(architecture="amd64", alone=("b", "a"))) == ["a", "b"]
+    asked = source(architecture="amd64", alone=("b", "a"))
+    assert AptRoot(store, asked).resolve() == ["a", "b"]
     assert fake.calls == []
 
 
-def test_a_package_that_the_suite_lacks_is_named(apt, programs):
+def test_what_is_dropped_is_dropped_however_it_was_named(store, mirror, programs):
+    programs(stdout=SIMULATED)
+    asked = source(install=("libfoo",), alone=("tool", "tool-doc"), drop=("lib*", "*-doc"))
+    assert AptRoot(store, asked).resolve() == ["gcc-12-base=12.2.0-14", "tool"]
+
+
+def test_each_suite_components_and_architecture_have_a_root_of_their_own(store):
+    others = [source(suite="trixie"), source(components=("main",)), source(architecture="amd64")]
+    assert len({AptRoot(store, one).name for one in (SOURCE, *others)}) == 4
+
+
+def test_a_package_that_the_suite_lacks_is_named(store, mirror, programs):
     programs(status=100, stderr=NO_PACKAGE)
     with pytest.raises(DownloadError, match="no way to install libfoo") as caught:
-        apt.resolve(DebianPart(architecture="arm64", install=("libfoo",)))
+        AptRoot(store, source(install=("libfoo",))).resolve()
     assert "Unable to locate package libfoo" in caught.value.why
 
 
@@ -186,7 +201,7 @@ def test_a_package_that_the_suite_lacks_is_named(apt, programs):
     ("said", "told"),
     [
         (NO_NETWORK, ("Temporary failure resolving 'mirror.invalid'", "check the network")),
-        (VERSION_GONE, ("the archive no longer carries the locked version", "invoke lock")),
+        (VERSION_GONE, ("the archive no longer carries the locked version", "invoke pins --part")),
         (HASH_MISMATCH, ("Hash Sum mismatch", "check the network")),
         (DISK_FULL, ("the disk is full", "JETSHIP_CACHE")),
         ("words without a letter before them\n", ("words without a letter", "check the network")),
@@ -222,7 +237,7 @@ def archive(make_deb, programs):
 def test_packages_are_downloaded_by_version_and_kept_by_digest(store, mirror, archive):
     packages, fake = archive
     files = [locked(path) for path in packages]
-    paths = fetch(store, SUITE, "arm64", files)
+    paths = fetch(store, SOURCE, files)
     assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in packages]
     assert paths[0] == store.blob(files[0].sha256, "libone_2%3a1.0_arm64.deb")
     assert fake.calls[-1] == ["apt-get", "download", "libone=2:1.0", "libtwo=1.0"]
@@ -231,11 +246,11 @@ def test_packages_are_downloaded_by_version_and_kept_by_digest(store, mirror, ar
 def test_what_is_in_the_cache_is_not_downloaded_again(store, mirror, archive):
     packages, fake = archive
     one, two = (locked(path) for path in packages)
-    fetch(store, SUITE, "arm64", [one])
-    fetch(store, SUITE, "arm64", [one, two])
+    fetch(store, SOURCE, [one])
+    fetch(store, SOURCE, [one, two])
     assert fake.calls[-1] == ["apt-get", "download", "libtwo=1.0"]
     done = len(fake.calls)
-    fetch(store, SUITE, "arm64", [one, two])
+    fetch(store, SOURCE, [one, two])
     assert len(fake.calls) == done
 
 
@@ -243,7 +258,7 @@ def test_a_package_with_another_digest_does_not_enter_the_cache(store, mirror, a
     packages, _ = archive
     wrong = locked(packages[0]).model_copy(update={"sha256": "0" * 64})
     with pytest.raises(DownloadError, match="another digest than the lock file"):
-        fetch(store, SUITE, "arm64", [wrong])
+        fetch(store, SOURCE, [wrong])
     assert list(store.root.rglob("*.deb")) == []
 
 
@@ -263,9 +278,8 @@ def test_a_lock_holds_what_apt_downloaded(store, mirror, make_deb, monkeypatch, 
         return OK
 
     monkeypatch.setattr(proc, "run", run)
-    part = DebianPart(architecture="arm64", alone=("libone",))
     expected = locked(package)
-    assert lock_part(store, SUITE, part) == (expected,)
+    assert lock_source(store, source(alone=("libone",))) == (expected,)
     assert store.blob(expected.sha256, expected.file).is_file()
 
 
@@ -273,7 +287,7 @@ def test_nothing_is_locked_without_debians_keyring(store, mirror, programs, tmp_
     monkeypatch.setattr(debian, "KEYRING", tmp_path / "none.gpg")
     fake = programs(status=100)
     with pytest.raises(ToolMissingError, match="signature cannot be checked") as caught:
-        lock_part(store, SUITE, DebianPart(architecture="arm64", alone=("libone",)))
+        lock_source(store, source(alone=("libone",)))
     assert "debian-archive-keyring" in caught.value.fix
     assert fake.calls == []
 

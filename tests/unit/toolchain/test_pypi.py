@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from jetship import proc
 from jetship.errors import DownloadError, ToolMissingError
-from jetship.targets.model import WheelPart
 from jetship.toolchain.lock import Locked
-from jetship.toolchain.pypi import fetch, lock_part
+from jetship.targets.parts import WheelSource
+from jetship.toolchain.pypi import fetch, lock_source
 
-TARGET = WheelPart(machine="target", requirements=("ops==1.0",))
-BUILD = WheelPart(machine="build", requirements=("ops==1.0",))
+TARGET = WheelSource(machine="aarch64", requirements=("ops==1.0",))
+BUILD = WheelSource(machine="x86_64", requirements=("ops==1.0",))
+OLD = WheelSource(machine="aarch64", python="3.6.9", abi="cp36m", requirements=("ops==1.0",))
 OPS = "ops-1.0-cp311-cp311-manylinux2014_aarch64.whl"
 
 # As pip writes them.
@@ -75,10 +76,10 @@ def values(argv, option) -> list[str]:
     return [word for before, word in itertools.pairwise(argv) if before == option]
 
 
-def test_wheels_are_asked_for_by_hash_and_kept_by_digest(store, debian_12, index):
+def test_wheels_are_asked_for_by_hash_and_kept_by_digest(store, index):
     fake = index(OPS)
     item = locked()
-    (path,) = fetch(store, debian_12, TARGET, [item])
+    (path,) = fetch(store, TARGET, [item])
     assert path == store.blob(item.sha256, OPS)
     assert path.read_bytes() == wheel()
     assert fake.read == [[f"ops==1.0 --hash=sha256:{item.sha256}"]]
@@ -87,27 +88,25 @@ def test_wheels_are_asked_for_by_hash_and_kept_by_digest(store, debian_12, index
     assert {"--require-hashes", "--no-deps", "--only-binary=:all:"} < set(argv)
 
 
-def test_what_is_in_the_cache_is_not_downloaded_again(store, debian_12, index):
+def test_what_is_in_the_cache_is_not_downloaded_again(store, index):
     fake = index(OPS)
-    fetch(store, debian_12, TARGET, [locked()])
-    fetch(store, debian_12, TARGET, [locked()])
+    fetch(store, TARGET, [locked()])
+    fetch(store, TARGET, [locked()])
     assert len(fake.calls) == 1
 
 
-def test_pip_writes_on_the_caches_disk_only(store, debian_12, index):
+def test_pip_writes_on_the_caches_disk_only(store, index):
     fake = index(OPS)
-    fetch(store, debian_12, TARGET, [locked()])
+    fetch(store, TARGET, [locked()])
     temporary = Path(fake.options[0]["env"]["TMPDIR"])
     assert temporary.is_relative_to(store.root)
     assert list((store.root / "tmp").iterdir()) == []
 
 
-@pytest.mark.parametrize(("part", "machine"), [(TARGET, "aarch64"), (BUILD, "x86_64")])
-def test_pip_looks_for_wheels_of_the_machine_that_the_part_is_for(
-    store, debian_12, index, part, machine
-):
+@pytest.mark.parametrize(("source", "machine"), [(TARGET, "aarch64"), (BUILD, "x86_64")])
+def test_pip_looks_for_wheels_of_the_machine_that_the_source_is_for(store, index, source, machine):
     fake = index(OPS)
-    fetch(store, debian_12, part, [locked()])
+    fetch(store, source, [locked()])
     platforms = values(fake.calls[0], "--platform")
     assert f"manylinux2014_{machine}" in platforms
     assert f"manylinux_2_28_{machine}" in platforms
@@ -117,35 +116,47 @@ def test_pip_looks_for_wheels_of_the_machine_that_the_part_is_for(
     assert values(fake.calls[0], "--python-version") == ["3.11"]
 
 
-def test_a_wheel_with_another_digest_does_not_enter_the_cache(store, debian_12, index):
+def test_pip_looks_for_wheels_of_the_python_that_the_source_is_for(store, index):
+    fake = index(OPS)
+    fetch(store, OLD, [locked()])
+    assert values(fake.calls[0], "--abi") == ["cp36m", "abi3", "none"]
+    assert values(fake.calls[0], "--python-version") == ["3.6.9"]
+
+
+def test_a_wheel_with_another_digest_does_not_enter_the_cache(store, index):
     index(OPS)
     with pytest.raises(DownloadError, match="another digest than the lock file"):
-        fetch(store, debian_12, TARGET, [locked(sha256="0" * 64)])
+        fetch(store, TARGET, [locked(sha256="0" * 64)])
     assert list(store.root.rglob("*.whl")) == []
 
 
-def test_another_file_than_the_locked_one_is_noticed(store, debian_12, index):
+def test_another_file_than_the_locked_one_is_noticed(store, index):
     index("ops-1.0-py3-none-any.whl")
     with pytest.raises(DownloadError, match="did not come with the download"):
-        fetch(store, debian_12, TARGET, [locked()])
+        fetch(store, TARGET, [locked()])
 
 
 @pytest.mark.parametrize(
     ("said", "what", "why", "fix"),
     [
         (NO_NETWORK, "could not download ops==1.0", "name resolution", "check the network"),
-        (VERSION_GONE, "could not download ops==1.0", "from versions: 0.9, 1.1", "invoke lock"),
+        (
+            VERSION_GONE,
+            "could not download ops==1.0",
+            "from versions: 0.9, 1.1",
+            "invoke pins --part",
+        ),
         (HASH_MISMATCH, "another digest", f"downloaded sha256 {'b' * 64}", "do not trust"),
         (DISK_FULL, "could not download ops==1.0", "the disk is full", "JETSHIP_CACHE"),
         ("Killed", "could not download ops==1.0", "Killed", "check the network"),
     ],
 )
 def test_a_download_that_fails_says_why_and_what_to_do(  # noqa: PLR0917
-    store, debian_12, programs, said, what, why, fix
+    store, programs, said, what, why, fix
 ):
     programs(status=1, stderr=said)
     with pytest.raises(DownloadError) as caught:
-        fetch(store, debian_12, TARGET, [locked()])
+        fetch(store, TARGET, [locked()])
     assert what in caught.value.what
     assert why in caught.value.why
     assert fix in caught.value.fix
@@ -153,17 +164,17 @@ def test_a_download_that_fails_says_why_and_what_to_do(  # noqa: PLR0917
     assert list((store.root / "tmp").iterdir()) == []
 
 
-def test_a_python_without_pip_is_told_how_to_get_it(store, debian_12, programs):
+def test_a_python_without_pip_is_told_how_to_get_it(store, programs):
     programs(status=1, stderr=NO_PIP)
     with pytest.raises(ToolMissingError, match="has no pip") as caught:
-        fetch(store, debian_12, TARGET, [locked()])
+        fetch(store, TARGET, [locked()])
     assert "ensurepip" in caught.value.fix
 
 
-def test_a_lock_holds_what_pip_downloaded_under_normal_names(store, debian_12, index):
+def test_a_lock_holds_what_pip_downloaded_under_normal_names(store, index):
     name = "Typing_Extensions-4.12.2-py3-none-any.whl"
     fake = index(OPS, name)
-    assert lock_part(store, debian_12, TARGET) == (
+    assert lock_source(store, TARGET) == (
         locked(name, name="typing-extensions"),
         locked(),
     )
