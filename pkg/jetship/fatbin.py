@@ -20,7 +20,7 @@ from typing import Literal
 
 from jetship.elf import Data, Section, mapped, parse_elf
 from jetship.errors import CheckError
-from jetship.targets.model import Arch
+from jetship.targets.arch import Arch
 
 MAGIC = 0xBA55ED50
 FINAL_SECTION = ".nv_fatbin"

@@ -46,25 +46,56 @@ _Loader.yaml_constructors = {
 }
 
 
-def load(path: Path, model: type[ModelT]) -> ModelT:
-    """Read a YAML file into a model.
+def load(path: Path, model: type[ModelT], context: object = None) -> ModelT:
+    """Read a YAML file into a model, whose validators may look at `context`.
 
     Raises:
         ConfigError: the file is missing, is not YAML or does not fit the model; every
             problem is listed, each with file, line and column.
     """
+    root, data = _parse(path, _text(path))
     try:
-        text = path.read_text(encoding="utf-8")
+        return model.model_validate(data, context=context)
+    except ValidationError as error:
+        problems = [_describe(path, root, detail, model) for detail in error.errors()]
+        raise ConfigError(summary(path, problems)) from error
+
+
+def top_level(path: Path, key: str) -> object:
+    """Return the value of one key of a YAML file, whatever the others hold, or None.
+
+    Raises:
+        ConfigError: the file is missing or is not YAML.
+    """
+    _, data = _parse(path, _text(path))
+    return data.get(key) if isinstance(data, dict) else None
+
+
+def place(path: Path, location: Sequence[int | str]) -> str:
+    """Return file:line:column of a key, or of the nearest one around it.
+
+    Raises:
+        ConfigError: the file is missing or is not YAML.
+    """
+    root, _ = _parse(path, _text(path))
+    node = _locate(root, location)
+    return str(path) if node is None else _place(path, node)
+
+
+def summary(path: Path | str, problems: Sequence[str]) -> str:
+    """Return a file's problems as one text."""
+    if len(problems) == 1:
+        return problems[0]
+    return f"{path} has {len(problems)} problems\n" + "\n".join(f"  {line}" for line in problems)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise ConfigError(f"{path} does not exist") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read as text", why=str(error)) from error
-    root, data = _parse(path, text)
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        problems = [_describe(path, root, detail, model) for detail in error.errors()]
-        raise ConfigError(_summary(path, problems)) from error
 
 
 def _parse(path: Path, text: str) -> tuple[yaml.Node | None, Any]:
@@ -80,7 +111,7 @@ def _parse(path: Path, text: str) -> tuple[yaml.Node | None, Any]:
             f"{_place(path, key)}: key {key.value!r} is given twice" for key in _repeats(root)
         ]
         if repeated:
-            raise ConfigError(_summary(path, repeated))
+            raise ConfigError(summary(path, repeated))
         return root, loader.construct_document(root)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -119,12 +150,6 @@ def _repeats(root: yaml.Node) -> list[yaml.ScalarNode]:
 
 def _place(path: Path, node: yaml.Node) -> str:
     return f"{path}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
-
-
-def _summary(path: Path, problems: Sequence[str]) -> str:
-    if len(problems) == 1:
-        return problems[0]
-    return f"{path} has {len(problems)} problems\n" + "\n".join(f"  {line}" for line in problems)
 
 
 def _describe(

@@ -6,7 +6,7 @@ from jetship.check.facts import Facts
 from jetship.check.findings import Finding
 from jetship.check.wheel import Member
 from jetship.fatbin import DeviceImage
-from jetship.targets.model import Arch
+from jetship.targets.arch import Arch
 
 _RULE = "device-code"
 _CUDA_RUNTIME = ("libcudart.so", "libc10_cuda.so")

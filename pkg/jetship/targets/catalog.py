@@ -1,15 +1,22 @@
-"""The known boards, platforms and device nodes, read from toolchains/*.yaml."""
+"""The known boards, platforms, parts and device nodes: toolchains/*.yaml and the user's file."""
 
 import difflib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from jetship import yamlfile
 from jetship.datafiles import data_dir
 from jetship.errors import ConfigError
-from jetship.targets.model import Arch, Board, Platform
+from jetship.targets import usersfile
+from jetship.targets.arch import Arch
+from jetship.targets.model import Board, Platform
+from jetship.targets.parts import NamedPart, Shelf, read_parts
+from jetship.targets.usersfile import Fitting, UsersFile
 from jetship.yamlfile import Strict
+
+NamedT = TypeVar("NamedT", Board, Platform)
 
 
 class DeviceLine(Strict):
@@ -51,21 +58,45 @@ class Catalog:
     platforms: tuple[Platform, ...]
     device_lines: tuple[DeviceLine, ...]
     archs: tuple[ArchFacts, ...]
+    parts: Mapping[str, NamedPart]
+    replaced: tuple[str, ...] = ()
+    """What of the shipped data the user's file replaces: "platform jetpack-5.1"."""
 
     @classmethod
-    def load(cls, folder: Path | None = None) -> Self:
-        """Read the catalog from `folder` (default: the one that ships with jetship).
+    def load(cls, folder: Path | None = None, *, extra: Path | None = None) -> Self:
+        """Read the catalog.
+
+        Args:
+            folder: of the data (default: the one that ships with jetship).
+            extra: a file of the user's with `boards`, `platforms` and `parts`; one of a name
+                that is there already takes its place.
 
         Raises:
-            ConfigError: a file is missing or wrong; says where.
+            ConfigError: a file is missing or wrong, or names what is not there; says where.
         """
         folder = folder or data_dir("toolchains")
+        shipped = read_parts(folder)
+        shelf = Shelf(dict(shipped))
+        users = usersfile.read(extra, shelf) if extra else UsersFile()
         files = sorted((folder / "platforms").glob("*.yaml"))
+        platforms = _by_name(yamlfile.load(file, Platform, shelf) for file in files)
+        shipped_boards = yamlfile.load(folder / "boards.yaml", _Boards).boards
+        boards = _by_name(shipped_boards)
+        replaced = [
+            *(f"part {name}" for name in users.parts if name in shipped),
+            *(f"platform {one.name}" for one in users.platforms if one.name in platforms),
+            *(f"board {one.name}" for one in users.boards if one.name in boards),
+        ]
+        platforms |= _by_name(users.platforms)
+        boards |= _by_name(users.boards)
+        Fitting(platforms, users, extra, shipped_boards, folder / "boards.yaml").require()
         return cls(
-            boards=yamlfile.load(folder / "boards.yaml", _Boards).boards,
-            platforms=tuple(yamlfile.load(file, Platform) for file in files),
+            boards=tuple(boards.values()),
+            platforms=tuple(platforms.values()),
             device_lines=yamlfile.load(folder / "devices.yaml", _DeviceLines).lines,
             archs=yamlfile.load(folder / "archs.yaml", _Archs).archs,
+            parts=shelf.parts,
+            replaced=tuple(replaced),
         )
 
     def platform(self, name: str) -> Platform:
@@ -83,6 +114,21 @@ class Catalog:
         raise ConfigError(
             f"platform {name!r} is not known", fix=f"{hint}known platforms: {', '.join(known)}"
         )
+
+    def part(self, name: str) -> NamedPart:
+        """Return a toolchain part by name.
+
+        Raises:
+            ConfigError: no such part; names the nearest and all known ones.
+        """
+        if name not in self.parts:
+            close = difflib.get_close_matches(name, self.parts, n=1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            raise ConfigError(
+                f"toolchain part {name!r} is not known",
+                fix=f"{hint}known parts: {', '.join(self.parts)}",
+            )
+        return self.parts[name]
 
     def boards_of(self, arch: Arch) -> tuple[Board, ...]:
         """Return the boards that carry this arch."""
@@ -115,7 +161,7 @@ class Catalog:
         Raises:
             ConfigError: no such release is known.
         """
-        for platform in self.platforms:
+        for platform in reversed(self.platforms):  # the user's are the last
             if version in platform.jetpack:
                 return platform
         known = [release for platform in self.platforms for release in platform.jetpack]
@@ -135,3 +181,7 @@ class Catalog:
             return None
         newest = platform.l4t[-1]
         return next((line for line in self.device_lines if newest.startswith(line.l4t)), None)
+
+
+def _by_name(rows: Iterable[NamedT]) -> dict[str, NamedT]:
+    return {row.name: row for row in rows}

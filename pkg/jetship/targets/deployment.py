@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import yaml
 from pydantic import Field, field_validator
 
 from jetship import yamlfile
@@ -65,6 +64,8 @@ class Deployment(Strict):
 
     version: Literal[1]
     project: str
+    targets_file: str | None = None
+    """The user's own boards, platforms and parts, relative to deploy.yaml."""
     targets: tuple[TargetRow, ...] = Field(min_length=1)
     image: ImagePlan
     fleet: Fleet = Fleet()
@@ -102,9 +103,28 @@ def load_deployment(path: Path, catalog: Catalog) -> Deployment:
     if not (path.parent / deployment.project).is_dir():
         found.insert(0, Problem(("project",), f"there is no folder {deployment.project!r} here"))
     if found:
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-        _raise([f"{_place(path, root, row.location)}: {row.message}" for row in found], str(path))
+        lines = [f"{yamlfile.place(path, row.location)}: {row.message}" for row in found]
+        raise ConfigError(yamlfile.summary(path, lines))
     return deployment
+
+
+def targets_file_of(path: Path) -> Path | None:
+    """Return the user's file of platforms that a deploy.yaml names, or None.
+
+    The whole of deploy.yaml can only be checked with the platforms of that file.
+
+    Raises:
+        ConfigError: deploy.yaml is not YAML, or names no file.
+    """
+    name = yamlfile.top_level(path, "targets_file")
+    if name is None:
+        return None
+    named = path.parent / str(name)
+    if not named.is_file():
+        raise ConfigError(
+            f"{yamlfile.place(path, ('targets_file',))}: there is no file {str(name)!r} here"
+        )
+    return named
 
 
 def validate(deployment: Deployment, catalog: Catalog) -> None:
@@ -114,7 +134,9 @@ def validate(deployment: Deployment, catalog: Catalog) -> None:
         ConfigError: every problem, each with the path of its key ("fleet.devices.0.board").
     """
     found = _problems(deployment, catalog)
-    _raise([f"{_dotted(row.location)}: {row.message}" for row in found], "deploy.yaml")
+    lines = [f"{_dotted(row.location)}: {row.message}" for row in found]
+    if lines:
+        raise ConfigError(yamlfile.summary("deploy.yaml", lines))
 
 
 def matrix(targets: Sequence[Target]) -> dict[str, list[dict[str, str | bool]]]:
@@ -180,25 +202,3 @@ def _one_line(error: ConfigError) -> str:
 
 def _dotted(location: Location) -> str:
     return ".".join(str(part) for part in location)
-
-
-def _raise(lines: Sequence[str], name: str) -> None:
-    if len(lines) == 1:
-        raise ConfigError(lines[0])
-    if lines:
-        listed = "\n".join(f"  {line}" for line in lines)
-        raise ConfigError(f"{name} has {len(lines)} problems\n{listed}")
-
-
-def _place(path: Path, root: Any, location: Location) -> str:
-    """Return file:line:column of the deepest key on the way to `location`."""
-    node, shown = root, root
-    for part in location:
-        if isinstance(node, yaml.MappingNode):
-            pair = next((pair for pair in node.value if pair[0].value == part), None)
-            if pair is None:
-                break
-            shown, node = pair
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
-            shown = node = node.value[part]
-    return f"{path}:{shown.start_mark.line + 1}:{shown.start_mark.column + 1}"

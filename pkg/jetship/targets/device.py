@@ -8,7 +8,8 @@ from typing import Self
 from pydantic import Field, field_validator
 
 from jetship.errors import ConfigError
-from jetship.targets.model import Arch, Board, Target, parse_target_id
+from jetship.targets.arch import Arch
+from jetship.targets.model import Board, Target, parse_target_id
 from jetship.yamlfile import Strict
 
 DEFAULT_SSH_PORT = 22

@@ -2,71 +2,17 @@
 
 import re
 from dataclasses import dataclass
-from functools import total_ordering
-from typing import Literal, Self
+from typing import Literal
 
 from pydantic import Field, field_validator
 
 from jetship.errors import ConfigError
+from jetship.targets.arch import Arch, DeviceCode
+from jetship.targets.parts import NamedPart, PartName
 from jetship.yamlfile import Strict
 
 # In place of archs, for a wheel without device code.
 CPU_ONLY = "cpu"
-
-
-@total_ordering
-@dataclass(frozen=True)
-class Arch:
-    """A CUDA compute capability, such as 6.2."""
-
-    major: int
-    minor: int
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read "6.2" or "sm_62".
-
-        Raises:
-            ValueError: the text is neither.
-        """
-        match = re.fullmatch(r"([0-9]{1,2})\.([0-9])", text) or re.fullmatch(
-            r"sm_([0-9]{1,2})([0-9])", text
-        )
-        if match is None:
-            raise ValueError(f"{text!r} is not a compute capability such as 6.2")
-        return cls(int(match[1]), int(match[2]))
-
-    def __str__(self) -> str:
-        return f"{self.major}.{self.minor}"
-
-    def __lt__(self, other: "Arch") -> bool:
-        return (self.major, self.minor) < (other.major, other.minor)
-
-    @property
-    def number(self) -> str:
-        """The digits that nvcc uses: "62" in sm_62 and compute_62."""
-        return f"{self.major}{self.minor}"
-
-
-@dataclass(frozen=True)
-class DeviceCode:
-    """What to compile for one arch: SASS (sm_XY), and PTX (compute_XY) where asked for."""
-
-    arch: Arch
-    ptx: bool = False
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read "6.2" or "6.2+PTX".
-
-        Raises:
-            ValueError: the text is neither.
-        """
-        plain = text.removesuffix("+PTX")
-        return cls(Arch.parse(plain), ptx=plain != text)
-
-    def __str__(self) -> str:
-        return f"{self.arch}+PTX" if self.ptx else str(self.arch)
 
 
 class Sourced(Strict):
@@ -146,7 +92,7 @@ class Torch(Sourced):
 
 
 class ToolchainParts(Strict):
-    """The parts under toolchains/parts/ that make the platform's toolchain.
+    """The parts that make the platform's toolchain; its file gives their names.
 
     Of the CUDA toolkits, the first that makes all archs of a target is taken. A part that is
     not to be had openly is left out, and `advice` says by role where it is and what to pass.
@@ -154,15 +100,21 @@ class ToolchainParts(Strict):
     the compiler's libstdc++ has more of them than the target's.
     """
 
-    compiler: str
+    compiler: PartName
     own_templates: bool = False
-    sysroot: str | None = None
-    cuda: tuple[str, ...] = ()
-    torch: str | None = None
-    base: str | None = None
+    sysroot: PartName | None = None
+    cuda: tuple[PartName, ...] = ()
+    torch: PartName | None = None
+    base: PartName | None = None
     advice: dict[Literal["sysroot", "cuda", "torch", "base", "python"], str] = Field(
         default_factory=dict
     )
+
+    @property
+    def all(self) -> tuple[NamedPart, ...]:
+        """The parts that make the toolchain; the base image's is not among them."""
+        named = (self.compiler, self.sysroot, self.torch, *self.cuda)
+        return tuple(part for part in named if part is not None)
 
 
 class AcceptedUnknown(Strict):
@@ -175,7 +127,7 @@ class AcceptedUnknown(Strict):
 class Platform(Strict):
     """What is installed on a board, or an open userland for emulation and CI."""
 
-    name: str
+    name: str = Field(pattern=r"^[a-z0-9]+(?:[.-][a-z0-9]+)*$")
     title: str
     kind: Literal["emulation", "jetpack", "server"]
     notice: str = ""

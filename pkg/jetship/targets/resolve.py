@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from packaging.version import Version
 
 from jetship.errors import ConfigError
+from jetship.targets.arch import Arch, DeviceCode
 from jetship.targets.catalog import Catalog
-from jetship.targets.model import Arch, Board, DeviceCode, Platform, Target, parse_target_id
+from jetship.targets.model import Board, Platform, Target, parse_target_id
 
 DEFAULT_PLATFORM = "debian-12"
 

@@ -28,10 +28,13 @@ from jetship.tasks.request import (
     DIST_HELP,
     JSON_HELP,
     Asked,
+    Given,
+    Known,
     deployment_of,
     targets_of,
     wheel_for,
 )
+from jetship.toolchain.own import OwnParts
 from jetship.toolchain.prepare import prepare, prepare_base
 
 OPTIONS_HELP = {
@@ -43,11 +46,16 @@ OPTIONS_HELP = {
 BASE_HELP = "the base image, which the engine must have (default: the platform's own)"
 
 
-@command(records={"asked": Asked}, help={**OPTIONS_HELP, "base": BASE_HELP})
+@command(
+    records={"asked": Asked, "given": Given, "known": Known},
+    help={**OPTIONS_HELP, "base": BASE_HELP},
+)
 def image(
     _: Context,
     *,
     asked: Asked,
+    given: Given,
+    known: Known,
     wheel: str = "",
     deploy: str = str(DEPLOY_FILE),
     dist: str = "dist",
@@ -62,13 +70,15 @@ def image(
 
         invoke image --arch 6.2
     """
-    catalog = Catalog.load()
+    catalog = known.catalog(deploy)
     targets = targets_of(catalog, asked, deploy=deploy)
     chosen = [(target, wheel_for(target, given=wheel, dist=dist)) for target in targets]
     deployment = _deployment(catalog, deploy)
     client = connect()
     rows = [
-        _assemble(catalog, target, path, deployment, client=client, base=base)
+        _assemble(
+            catalog, target, path, deployment, client=client, base=base, own_parts=given.parts
+        )
         for target, path in chosen
     ]
     if json:
@@ -89,9 +99,10 @@ def _assemble(
     *,
     client: docker.DockerClient,
     base: str,
+    own_parts: OwnParts,
 ) -> dict[str, Any]:
     store = Store(default_root())
-    report = pipeline.check(wheel, target, store)
+    report = pipeline.check(wheel, target, store, own_parts)
     if report.outcome != "pass":
         raise CheckError(
             f"{wheel.name} is refused: its check says {report.outcome}",
@@ -158,11 +169,12 @@ def _deployment(catalog: Catalog, deploy: str) -> Deployment:
     return found
 
 
-@command(records={"asked": Asked}, help=OPTIONS_HELP)
+@command(records={"asked": Asked, "known": Known}, help=OPTIONS_HELP)
 def smoke(
     _: Context,
     *,
     asked: Asked,
+    known: Known,
     wheel: str = "",
     deploy: str = str(DEPLOY_FILE),
     dist: str = "dist",
@@ -175,7 +187,7 @@ def smoke(
 
         invoke image --arch 6.2 && invoke smoke --arch 6.2
     """
-    catalog = Catalog.load()
+    catalog = known.catalog(deploy)
     store = Store(default_root())
     targets = targets_of(catalog, asked, deploy=deploy)
     deployment = _deployment(catalog, deploy)
@@ -215,18 +227,25 @@ def _image_of(
 
 
 @command(
+    records={"known": Known},
     help={
         "format": "github: the JSON that `strategy.matrix: ${{ fromJSON(...) }}` takes",
         "deploy": DEPLOY_HELP,
-    }
+    },
 )
-def matrix(_: Context, *, format: str = "github", deploy: str = str(DEPLOY_FILE)) -> None:  # noqa: A002
+def matrix(
+    _: Context,
+    *,
+    known: Known,
+    format: str = "github",  # noqa: A002
+    deploy: str = str(DEPLOY_FILE),
+) -> None:
     """Print the targets of deploy.yaml as a CI matrix, one entry a target.
 
     invoke matrix --format github
     """
     if format != "github":
         raise ConfigError(f"matrix format {format!r} is not known", fix="--format github")
-    catalog = Catalog.load()
+    catalog = known.catalog(deploy)
     targets = load_deployment(Path(deploy), catalog).resolve_targets(catalog)
     console.emit(json.dumps(github_matrix(targets)))

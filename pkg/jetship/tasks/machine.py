@@ -1,4 +1,4 @@
-"""The tasks `targets`, `doctor` and `lock`: what can be built, and what is missing for it."""
+"""The tasks `targets`, `doctor` and `pins`: what can be built, and what is missing for it."""
 
 import difflib
 
@@ -10,19 +10,20 @@ from jetship import console
 from jetship import doctor as checks
 from jetship.errors import ToolMissingError
 from jetship.store import Store, default_root
+from jetship.targets.arch import Arch
 from jetship.targets.catalog import Catalog
-from jetship.targets.model import Arch, Platform
+from jetship.targets.model import Platform
+from jetship.targets.parts import NamedPart
 from jetship.tasks.command import Reported, command
-from jetship.tasks.request import JSON_HELP
+from jetship.tasks.request import JSON_HELP, Known
 from jetship.toolchain.lock import lock_path, write_lock
-from jetship.toolchain.parts import all_parts
 from jetship.toolchain.sources import has_part, lock_part
 
 
-@command(help={"json": JSON_HELP})
-def targets(_: Context, *, json: bool = False) -> None:
+@command(records={"known": Known}, help={"json": JSON_HELP})
+def targets(_: Context, *, known: Known, json: bool = False) -> None:
     """List the platforms, and the boards that each can make device code for."""
-    catalog = Catalog.load()
+    catalog = known.catalog()
     store = Store(default_root())
     rows = [
         {
@@ -40,7 +41,7 @@ def targets(_: Context, *, json: bool = False) -> None:
             "l4t": list(platform.l4t),
             "glibc": platform.abi.glibc,
             "evidence": platform.evidence,
-            "parts_ready": all(has_part(name, store) for name in _parts(platform)),
+            "parts_ready": all(has_part(part, store) for part in platform.toolchain.all),
         }
         for platform in catalog.platforms
     ]
@@ -80,12 +81,6 @@ def _archs_and_boards(catalog: Catalog, platform: Platform) -> str:
     return ", ".join(rows)
 
 
-def _parts(platform: Platform) -> list[str]:
-    parts = platform.toolchain
-    named = (parts.compiler, parts.sysroot, parts.torch, *parts.cuda)
-    return [name for name in named if name]
-
-
 @command(
     help={"fix": "install what is missing, through apt (as root or with sudo)", "json": JSON_HELP}
 )
@@ -113,21 +108,29 @@ def doctor(_: Context, *, fix: bool = False, json: bool = False) -> None:
         raise Reported(error) if json else error
 
 
-@command(help={"part": "a part of toolchains/parts (default: those without a lock file)"})
-def pins(_: Context, *, part: str = "") -> None:
+@command(
+    records={"known": Known},
+    help={"part": "the name of a part (default: those without a lock file)"},
+)
+def pins(_: Context, *, known: Known, part: str = "") -> None:
     """Resolve a part's downloads anew, write their versions and digests, and show the change.
 
-    For maintainers: the lock files are committed, and builds only use what is in them.
+    For maintainers, and for parts of your own, whose lock files are written beside their file:
+    the lock files are committed, and builds only use what is in them.
 
         invoke pins --part cuda-12.4
+        invoke pins --targets-file my-boards.yaml
     """
-    names = [part] if part else [name for name in all_parts() if not lock_path(name).exists()]
-    if not names:
+    catalog = known.catalog()
+    chosen = [catalog.part(part)] if part else _without_lock(catalog)
+    if not chosen:
         console.note("every part has a lock file; name one with --part to renew it")
-    for name in names:
-        path = lock_path(name)
+    for named in chosen:
+        path = lock_path(named.name, named.folder)
         before = path.read_text() if path.exists() else ""
-        write_lock(name, lock_part(name, Store(default_root())))
+        lock = lock_part(named, Store(default_root()))
+        described_in = named.file.name if named.is_users else ""
+        write_lock(named.name, lock, named.folder, described_in=described_in)
         shown = difflib.unified_diff(
             before.splitlines(),
             path.read_text().splitlines(),
@@ -137,3 +140,11 @@ def pins(_: Context, *, part: str = "") -> None:
             n=0,
         )
         console.emit("\n".join(shown) or f"{path}: nothing has changed")
+
+
+def _without_lock(catalog: Catalog) -> list[NamedPart]:
+    return [
+        named
+        for named in catalog.parts.values()
+        if not lock_path(named.name, named.folder).exists()
+    ]

@@ -9,7 +9,7 @@ from jetship import console
 from jetship.errors import ConfigError, NothingSelectedError
 from jetship.pin import pin_of
 from jetship.targets.catalog import Catalog
-from jetship.targets.deployment import Deployment, load_deployment
+from jetship.targets.deployment import Deployment, load_deployment, targets_file_of
 from jetship.targets.model import Platform, Target
 from jetship.targets.resolve import DEFAULT_PLATFORM, resolve, resolve_id
 from jetship.toolchain.own import OwnParts
@@ -100,6 +100,33 @@ def _platform_alone(catalog: Catalog, asked: Asked) -> Platform:
     if asked.jetpack and not asked.platform:
         return catalog.platform_of_jetpack(asked.jetpack)
     return catalog.platform(asked.platform or DEFAULT_PLATFORM)
+
+
+@dataclass(frozen=True)
+class Known:
+    """The option by which a user adds platforms and boards to those that jetship knows."""
+
+    targets_file: str = ""
+
+    HELP: ClassVar[dict[str, str]] = {
+        "targets-file": "your own boards, platforms and parts, beside jetship's or in their place "
+        "(default: `targets_file` of deploy.yaml)",
+    }
+
+    def catalog(self, deploy: str = str(DEPLOY_FILE)) -> Catalog:
+        """Return all that is known, and say what of it the user's file replaces.
+
+        Raises:
+            ConfigError: the user's file, or the deploy.yaml that names it, is wrong.
+        """
+        path = Path(deploy)
+        extra = Path(self.targets_file) if self.targets_file else None
+        if extra is None and path.is_file():
+            extra = targets_file_of(path)
+        catalog = Catalog.load(extra=extra)
+        if catalog.replaced:
+            console.note(f"{extra} replaces jetship's own {', '.join(catalog.replaced)}")
+        return catalog
 
 
 @dataclass(frozen=True)

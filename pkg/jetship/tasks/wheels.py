@@ -22,6 +22,7 @@ from jetship.tasks.request import (
     JSON_HELP,
     Asked,
     Given,
+    Known,
     project_folder,
     targets_of,
 )
@@ -29,7 +30,7 @@ from jetship.toolchain.prepare import is_prepared
 
 
 @command(
-    records={"asked": Asked, "given": Given},
+    records={"asked": Asked, "given": Given, "known": Known},
     help={
         "project": "folder of a setuptools project (default: deploy.yaml's, or this folder)",
         "deploy": DEPLOY_HELP,
@@ -43,6 +44,7 @@ def build(
     *,
     asked: Asked,
     given: Given,
+    known: Known,
     project: str = "",
     deploy: str = str(DEPLOY_FILE),
     dist: str = "dist",
@@ -60,7 +62,7 @@ def build(
         invoke build --arch '7.2+PTX' --dry
         invoke build --board xavier --jetpack 5.1.2
     """
-    catalog = Catalog.load()
+    catalog = known.catalog(deploy)
     targets = targets_of(catalog, asked, deploy=deploy)
     opened = open_project(project_folder(catalog, project, deploy))
     if dry:
@@ -151,10 +153,18 @@ def _print_wheels(results: list[Produced]) -> None:
 
 @command(
     paths="wheels",
-    records={"asked": Asked, "given": Given},
+    records={"asked": Asked, "given": Given, "known": Known},
     help={"wheels": "the wheels to check", "json": JSON_HELP},
 )
-def check(_: Context, *, wheels: list[str], asked: Asked, given: Given, json: bool = False) -> None:
+def check(
+    _: Context,
+    *,
+    wheels: list[str],
+    asked: Asked,
+    given: Given,
+    known: Known,
+    json: bool = False,
+) -> None:
     """Prove that wheels will load and run on their target, without it.
 
     Reads the ELF files, the device code and the metadata of each wheel, and looks up every
@@ -169,7 +179,7 @@ def check(_: Context, *, wheels: list[str], asked: Asked, given: Given, json: bo
     """
     if not wheels:
         raise NothingSelectedError("no wheel was named", fix="invoke check dist/*.whl")
-    catalog = Catalog.load()
+    catalog = known.catalog()
     store = Store(default_root())
     named = () if asked.nothing else targets_of(catalog, replace(asked, fat=True), deploy="")
     reports = []

@@ -14,8 +14,8 @@ from pathlib import Path
 from jetship import console, proc
 from jetship.errors import ConfigError, DownloadError, ToolMissingError
 from jetship.store import Store, sha256_of, write_atomically
+from jetship.targets.parts import DebianSource
 from jetship.toolchain.lock import Locked
-from jetship.toolchain.parts import DebianSource
 from jetship.toolchain.progress import watch_folder
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -272,7 +272,7 @@ def _download_error(what: str, done: proc.Finished) -> DownloadError:
             what,
             why=f"{text}; the archive no longer carries the locked version",
             fix="set JETSHIP_DEBIAN_MIRROR to a snapshot that does, or renew the lock file "
-            "with `invoke lock`",
+            "with `invoke pins --part NAME`",
         )
     return DownloadError(
         what,

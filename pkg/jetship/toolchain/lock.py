@@ -14,7 +14,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 _HEADER = """\
 # Written by `invoke pins --part {part}`: what this part is made of, with digests.
-# Do not edit by hand: change toolchains/parts/{part}.yaml and write this one again.
+# Do not edit by hand: change {described_in} and write this one again.
 """
 
 
@@ -63,9 +63,13 @@ def read_lock(part: str, folder: Path | None = None) -> Lock:
     return yamlfile.load(lock_path(part, folder), Lock)
 
 
-def write_lock(part: str, lock: Lock, folder: Path | None = None) -> Path:
+def write_lock(
+    part: str, lock: Lock, folder: Path | None = None, *, described_in: str = ""
+) -> Path:
     """Write a part's lock file: one line a download, in a stable order."""
-    lines = [_HEADER.format(part=part), f"version: {lock.version}", "sources:"]
+    described_in = described_in or f"toolchains/parts/{part}.yaml"
+    header = _HEADER.format(part=part, described_in=described_in)
+    lines = [header, f"version: {lock.version}", "sources:"]
     for source, files in sorted(lock.sources.items()):
         lines.append(f"  {source}:")
         for item in sorted(files, key=lambda one: one.name):

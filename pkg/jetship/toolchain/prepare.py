@@ -10,10 +10,10 @@ from jetship import console, proc
 from jetship.errors import ConfigError, ToolMissingError
 from jetship.store import Store
 from jetship.targets.model import Platform, Target
+from jetship.targets.parts import NamedPart
 from jetship.toolchain import own, wrappers
 from jetship.toolchain.model import Toolchain
 from jetship.toolchain.own import Given, OwnParts
-from jetship.toolchain.parts import read_part
 from jetship.toolchain.sources import has_part, make_part
 
 NOTHING_OWN = OwnParts()
@@ -23,16 +23,16 @@ NOTHING_OWN = OwnParts()
 class Plan:
     """Which part fills which role; None where the user's own does."""
 
-    compiler: str
-    sysroot: str | None
-    cuda: str | None
-    torch: str | None
+    compiler: NamedPart
+    sysroot: NamedPart | None
+    cuda: NamedPart | None
+    torch: NamedPart | None
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def parts(self) -> tuple[NamedPart, ...]:
         """The parts that are made from pinned sources."""
         roles = (self.compiler, self.sysroot, self.cuda, self.torch)
-        return tuple(name for name in roles if name)
+        return tuple(part for part in roles if part)
 
 
 def plan(target: Target, own_parts: OwnParts = NOTHING_OWN) -> Plan:
@@ -77,14 +77,14 @@ def _missing(platform: Platform, missing: list[tuple[str, str]]) -> ToolMissingE
     )
 
 
-def _toolkit(target: Target) -> str:
+def _toolkit(target: Target) -> NamedPart:
     archs = {code.arch for code in target.code}
-    toolkits = {name: read_part(name) for name in target.platform.toolchain.cuda}
-    for name, part in toolkits.items():
-        if part.makes(archs):
-            return name
+    toolkits = target.platform.toolchain.cuda
+    for toolkit in toolkits:
+        if toolkit.part.makes(archs):
+            return toolkit
     listed = "; ".join(
-        f"CUDA {part.version}: {', '.join(part.archs)}" for part in toolkits.values()
+        f"CUDA {toolkit.part.version}: {', '.join(toolkit.part.archs)}" for toolkit in toolkits
     )
     raise ConfigError(
         f"no CUDA toolkit of {target.platform.name} compiles for "
@@ -106,13 +106,13 @@ def prepare(target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN) -> 
     """
     platform = target.platform
     chosen = plan(target, own_parts)
-    if not all(has_part(name, store) for name in chosen.names):
+    if not all(has_part(part, store) for part in chosen.parts):
         console.step(f"preparing the toolchain of {platform.name}")
     compiler = make_part(chosen.compiler, store)
     links = _links(target, chosen, own_parts, store)
     links["buildroot"] = Given(compiler.path, compiler.path.name)
     root = _linked(platform, links, compiler.part.gcc or 0, store)
-    torch = read_part(chosen.torch) if chosen.torch else None
+    torch = platform.toolchain.torch.part if platform.toolchain.torch else None
     toolchain = Toolchain(
         platform,
         root,
@@ -127,7 +127,7 @@ def prepare(target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN) -> 
 def is_prepared(target: Target, store: Store) -> bool:
     """Return whether everything that `prepare` would download is there."""
     try:
-        return all(has_part(name, store) for name in plan(target).names)
+        return all(has_part(part, store) for part in plan(target).parts)
     except ToolMissingError:
         return False
 

@@ -11,8 +11,8 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from jetship import proc
 from jetship.errors import DownloadError, ToolMissingError
 from jetship.store import Store, sha256_of
+from jetship.targets.parts import WheelSource
 from jetship.toolchain.lock import Locked
-from jetship.toolchain.parts import WheelSource
 from jetship.toolchain.progress import watch_folder
 
 # pip matches platform tags literally, so every manylinux level that a build may carry is named.
@@ -125,7 +125,7 @@ def _error(requirements: Sequence[str], done: proc.Finished) -> DownloadError | 
             f"the package index serves a file with another digest than the lock file: {names}",
             why=f"downloaded sha256 {got[1]}" if got else "",
             fix="do not trust that index; if the lock file is out of date, renew it with "
-            "`invoke lock`",
+            "`invoke pins --part NAME`",
         )
     if "No space left" in done.stderr:
         return DownloadError(
@@ -137,7 +137,7 @@ def _error(requirements: Sequence[str], done: proc.Finished) -> DownloadError | 
     return DownloadError(
         f"pip could not download {names}",
         why=pip_reason(done.stderr) or done.stderr[-300:],
-        fix="the index has other versions only: renew the lock file with `invoke lock`"
+        fix="the index has other versions only: renew the lock file with `invoke pins --part NAME`"
         if others
         else "check the network and pip's settings, then run the same command again",
     )

@@ -12,16 +12,15 @@ from pathlib import Path
 from jetship import console
 from jetship.errors import ConfigError, DownloadError
 from jetship.store import Store
+from jetship.targets.parts import DebianSource, NamedPart, Part, WheelSource
 from jetship.toolchain import debian, layout, pypi
-from jetship.toolchain.lock import Lock, Locked, read_lock
-from jetship.toolchain.parts import DebianSource, Part, WheelSource, read_part
+from jetship.toolchain.lock import Lock, Locked, lock_path, read_lock
 
 
 @dataclass(frozen=True)
 class PartTree:
     """A part and the folder of the cache that holds it."""
 
-    name: str
     part: Part
     path: Path
 
@@ -34,16 +33,16 @@ def source_names(part: Part) -> Iterator[tuple[str, DebianSource | WheelSource]]
         yield f"wheels/{wheel_source.machine}/{wheel_source.abi}", wheel_source
 
 
-def make_part(name: str, store: Store) -> PartTree:
+def make_part(named: NamedPart, store: Store) -> PartTree:
     """Return a part's folder, downloading and unpacking it where it is missing.
 
     Raises:
-        ConfigError: there is no such part, or its lock file does not fit it.
+        ConfigError: its lock file is missing, or does not fit it.
         DownloadError: something cannot be fetched, verified or stored.
         ToolMissingError: the build machine lacks apt, dpkg-deb or pip.
     """
-    part, lock = read_part(name), read_lock(name)
-    _require_fitting(name, part, lock)
+    part, lock = named.part, _lock_of(named)
+    _require_fitting(named, lock)
 
     def make(root: Path) -> None:
         console.note(f"preparing {part.title} (once)")
@@ -57,23 +56,25 @@ def make_part(name: str, store: Store) -> PartTree:
                     unpack_wheels(files, into)
             layout.LAYOUTS[part.kind](scratch, root)
 
-    return PartTree(name, part, store.tree(name, _digest(part, lock), make))
+    return PartTree(part, store.tree(named.name, _digest(part, lock), make))
 
 
-def has_part(name: str, store: Store) -> bool:
+def has_part(named: NamedPart, store: Store) -> bool:
     """Return whether `make_part` would find its work done."""
-    return store.has_tree(name, _digest(read_part(name), read_lock(name)))
+    if not lock_path(named.name, named.folder).is_file():
+        return False
+    return store.has_tree(named.name, _digest(named.part, _lock_of(named)))
 
 
-def lock_part(name: str, store: Store) -> Lock:
+def lock_part(named: NamedPart, store: Store) -> Lock:
     """Resolve a part anew, and return the lock of what was found.
 
     Raises:
         DownloadError: a package or wheel cannot be resolved or fetched.
     """
     found: dict[str, tuple[Locked, ...]] = {}
-    for source_name, source in source_names(read_part(name)):
-        console.step(f"locking {name}: {source_name}")
+    for source_name, source in source_names(named.part):
+        console.step(f"locking {named.name}: {source_name}")
         if isinstance(source, DebianSource):
             found[source_name] = debian.lock_source(store, source)
         else:
@@ -102,9 +103,20 @@ def _fetch(store: Store, source: DebianSource | WheelSource, files: Sequence[Loc
     return pypi.fetch(store, source, files)
 
 
-def _require_fitting(name: str, part: Part, lock: Lock) -> None:
+def _lock_of(named: NamedPart) -> Lock:
+    path = lock_path(named.name, named.folder)
+    if named.is_users and not path.is_file():
+        raise ConfigError(
+            f"the part {named.name} of {named.file} has no lock file",
+            why=f"{path} does not exist",
+            fix=f"write it with `{named.pins_command}`",
+        )
+    return read_lock(named.name, named.folder)
+
+
+def _require_fitting(named: NamedPart, lock: Lock) -> None:
     """Refuse a lock file that was written for another description of the part."""
-    sources = dict(source_names(part))
+    sources = dict(source_names(named.part))
     asked = {
         f"{source_name}: {_normal(requirement)}"
         for source_name, source in sources.items()
@@ -120,9 +132,9 @@ def _require_fitting(name: str, part: Part, lock: Lock) -> None:
     if set(sources) != set(lock.sources) or asked != locked:
         differing = sorted((set(sources) ^ set(lock.sources)) | (asked ^ locked))
         raise ConfigError(
-            f"the lock file of {name} does not fit toolchains/parts/{name}.yaml",
+            f"the lock file of {named.name} does not fit {named.file}",
             why=f"they differ in {', '.join(differing)}",
-            fix=f"renew it with `invoke pins --part {name}`",
+            fix=f"renew it with `{named.pins_command}`",
         )
 
 

@@ -1,0 +1,133 @@
+"""The parts that toolchains are made of, as toolchains/parts/*.yaml describes them.
+
+A part is one folder of the cache, shared by all platforms that name it. Its file says what
+it is made of; versions and digests are in a folder locks/ under the same name.
+"""
+
+import difflib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import PlainValidator, ValidationInfo
+
+from jetship import yamlfile
+from jetship.targets.arch import Arch
+from jetship.yamlfile import Strict
+
+Kind = Literal["compiler", "sysroot", "cuda", "torch", "base"]
+
+
+class DebianSource(Strict):
+    """Debian packages of one suite and architecture.
+
+    `install` is taken with all dependencies, `alone` without any; `drop` removes packages
+    (shell patterns) that the dependencies bring and the part must not have.
+    """
+
+    suite: str
+    components: tuple[str, ...] = ("main",)
+    architecture: Literal["amd64", "arm64"]
+    install: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+
+
+class WheelSource(Strict):
+    """Wheels of one machine and Python, each named with its version: "torch==2.7.1"."""
+
+    machine: Literal["aarch64", "x86_64"]
+    python: str = "3.11"
+    abi: str = "cp311"
+    requirements: tuple[str, ...]
+
+
+class Part(Strict):
+    """One part. `gcc` is for compilers, `version` and `archs` are for CUDA toolkits."""
+
+    kind: Kind
+    title: str
+    debian: tuple[DebianSource, ...] = ()
+    wheels: tuple[WheelSource, ...] = ()
+    gcc: int | None = None
+    version: str = ""
+    archs: tuple[str, ...] = ()
+    newest_gcc: int | None = None
+    build_constraints: tuple[str, ...] = ()
+    """Versions of setuptools and the like that this torch's cpp_extension works with."""
+    build_requirements: tuple[str, ...] = ()
+    """What this torch's cpp_extension imports, beside setuptools."""
+
+    def makes(self, archs: set[Arch]) -> bool:
+        """Return whether this CUDA toolkit compiles for all of these archs."""
+        return archs <= {Arch.parse(arch) for arch in self.archs}
+
+
+@dataclass(frozen=True)
+class NamedPart:
+    """A part under its name, the file that describes it, and the folder that has locks/."""
+
+    name: str
+    part: Part
+    file: Path
+    folder: Path
+
+    @property
+    def is_users(self) -> bool:
+        """Whether a file of the user's describes it: its locks/ lies beside."""
+        return self.file.parent == self.folder
+
+    @property
+    def pins_command(self) -> str:
+        """The command that writes its lock file."""
+        file = f" --targets-file {self.file}" if self.is_users else ""
+        return f"invoke pins --part {self.name}{file}"
+
+
+@dataclass
+class Shelf:
+    """The parts that may be named while platforms are read; `damaged` are known, but wrong.
+
+    `file` is the user's file that is read.
+    """
+
+    parts: dict[str, NamedPart] = field(default_factory=dict)
+    damaged: set[str] = field(default_factory=set)
+    file: Path = Path()
+
+
+def _named(value: object, info: ValidationInfo) -> NamedPart:
+    """Return the part that a platform's file names; the key says of which kind it is."""
+    if isinstance(value, NamedPart):
+        return value
+    shelf = info.context if isinstance(info.context, Shelf) else Shelf()
+    name = value if isinstance(value, str) else ""
+    if name in shelf.damaged:
+        raise ValueError(f"the description of part {name!r} is wrong")
+    found = shelf.parts.get(name)
+    if found is None:
+        known = [name for name, one in shelf.parts.items() if one.part.kind == info.field_name]
+        close = difflib.get_close_matches(str(value), known, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ValueError(
+            f"part {value!r} is not known; {hint}known of kind {info.field_name}: "
+            f"{', '.join(known)}"
+        )
+    if found.part.kind != info.field_name:
+        raise ValueError(f"part {name!r} is of kind {found.part.kind}, not {info.field_name}")
+    return found
+
+
+PartName = Annotated[NamedPart, PlainValidator(_named)]
+
+
+def read_parts(folder: Path) -> dict[str, NamedPart]:
+    """Return every part that `folder`/parts describes, by name.
+
+    Raises:
+        ConfigError: a description is wrong.
+    """
+    return {
+        file.stem: NamedPart(file.stem, yamlfile.load(file, Part), file, folder)
+        for file in sorted((folder / "parts").glob("*.yaml"))
+    }

@@ -1,0 +1,143 @@
+"""The user's own file of boards, platforms and parts, and whether all of them fit together."""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import (
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
+
+from jetship import yamlfile
+from jetship.errors import ConfigError
+from jetship.targets.arch import Arch
+from jetship.targets.model import Board, Platform
+from jetship.targets.parts import NamedPart, Part, Shelf
+from jetship.yamlfile import Strict
+
+Location = tuple[int | str, ...]
+# It names a lock file and a folder of the cache.
+_Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+
+
+class UsersFile(Strict):
+    """A whole file. `parts` come first, so that the file's platforms can name them."""
+
+    parts: dict[_Name, Part] = Field(default_factory=dict)
+    platforms: tuple[Platform, ...] = ()
+    boards: tuple[Board, ...] = ()
+
+    @field_validator("parts", mode="wrap")
+    @classmethod
+    def _put_on_shelf(
+        cls, raw: object, validate: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> dict[str, Part]:
+        shelf = info.context if isinstance(info.context, Shelf) else Shelf()
+        try:
+            parts: dict[str, Part] = validate(raw)
+        except ValidationError:
+            shelf.damaged |= set(raw) if isinstance(raw, dict) else set()
+            raise
+        for name, part in parts.items():
+            shelf.parts[name] = NamedPart(name, part, shelf.file, shelf.file.parent)
+        return parts
+
+
+def read(path: Path, shelf: Shelf) -> UsersFile:
+    """Read the user's file, and put its parts on the shelf.
+
+    Raises:
+        ConfigError: it is missing or wrong; every problem is listed with its place.
+    """
+    shelf.file = path
+    return yamlfile.load(path, UsersFile, shelf)
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """Everything that is known, with the files that say so.
+
+    Where a shipped board does not fit a platform of the user's, it is the user's that is wrong.
+    """
+
+    platforms: Mapping[str, Platform]
+    users: UsersFile
+    users_file: Path | None
+    shipped: Sequence[Board]
+    shipped_file: Path
+
+    def require(self) -> None:
+        """Refuse data that does not fit together.
+
+        Raises:
+            ConfigError: every problem, each with file, line and column.
+        """
+        found = [
+            f"{yamlfile.place(file, location)}: {message}"
+            for file, location, message in self._problems()
+        ]
+        if found:
+            raise ConfigError(yamlfile.summary(self.users_file or self.shipped_file, found))
+
+    def _problems(self) -> Iterator[tuple[Path, Location, str]]:
+        rows = [(self.shipped_file, self.shipped)]
+        if self.users_file is not None:
+            rows.append((self.users_file, self.users.boards))
+            for key in ("platforms", "boards"):
+                for location, message in _repeated(key, getattr(self.users, key)):
+                    yield self.users_file, location, message
+            for number, platform in enumerate(self.users.platforms):
+                for message in _unmade(platform):
+                    yield self.users_file, ("platforms", number, "cuda", "archs"), message
+        for file, boards in rows:
+            replaced = {one.name for one in self.users.boards} if file == self.shipped_file else ()
+            for number, board in enumerate(boards):
+                if board.name not in replaced:
+                    yield from self._board_problems(file, number, board)
+
+    def _board_problems(
+        self, file: Path, number: int, board: Board
+    ) -> Iterator[tuple[Path, Location, str]]:
+        users = [one.name for one in self.users.platforms]
+        for at, name in enumerate(board.platforms):
+            platform = self.platforms.get(name)
+            location: Location = ("boards", number, "platforms", at)
+            if platform is None:
+                close = difflib.get_close_matches(name, self.platforms, n=1)
+                hint = f"did you mean {close[0]!r}? " if close else ""
+                known = ", ".join(self.platforms)
+                yield file, location, f"platform {name!r} is not known; {hint}known: {known}"
+            elif Arch.parse(board.arch) not in platform.cuda.drives:
+                message = (
+                    f"{name} does not drive {board.arch}, the arch of the board {board.name!r}: "
+                    f"its cuda.archs are {', '.join(platform.cuda.archs)}"
+                )
+                if file == self.shipped_file and self.users_file and name in users:
+                    place = ("platforms", users.index(name), "cuda", "archs")
+                    yield self.users_file, place, f"{message}; describe that board as well"
+                else:
+                    yield file, location, message
+
+
+def _repeated(key: str, rows: Iterable[Board | Platform]) -> Iterator[tuple[Location, str]]:
+    seen: set[str] = set()
+    for number, row in enumerate(rows):
+        if row.name in seen:
+            yield (key, number, "name"), f"{row.name!r} is described twice"
+        seen.add(row.name)
+
+
+def _unmade(platform: Platform) -> Iterator[str]:
+    """Say which archs of a platform none of its CUDA toolkits compiles for."""
+    toolkits = platform.toolchain.cuda
+    for arch in platform.cuda.drives:
+        if toolkits and not any(toolkit.part.makes({arch}) for toolkit in toolkits):
+            names = ", ".join(toolkit.name for toolkit in toolkits)
+            yield f"none of its CUDA toolkits compiles for {arch}: {names}"
