@@ -23,27 +23,31 @@ from jetship.toolchain.model import Toolchain
 class Library:
     """One library that is on the target, under a name by which others need it.
 
-    `grade` says how near this copy is to the target's own. `other_abi` says that this build
-    has the other C++ ABI of std::string than the target's: then names are compared without it.
-    `partial` says that only some of its names are known, so that a missing one means nothing.
+    `grade` says how near this copy is to the target's own. `other_abi` is set where this build
+    has the other C++ ABI of std::string than the target's, and says which: then names are
+    compared without it, and those of that ABI itself mean nothing. `partial` says that only some of its names are known, so that a missing one means nothing.
     """
 
     name: str
     elf: ElfFile
     grade: Grade = "exact"
-    other_abi: bool = False
+    other_abi: str | None = None
     partial: bool = False
 
     def answers(self, symbol: Undefined) -> bool:
         """Return whether the loader takes this library's definition for `symbol`."""
         versions = self.elf.exports.get(symbol.name)
-        if versions is None:
+        if versions is None or self.has_only_as_twin(symbol):
             return False
         if symbol.version is None:
             return "" in versions
         # A library without version records answers any version, unless it is the named one.
         unversioned = not self.elf.version_definitions and symbol.library != self.name
         return symbol.version in versions or unversioned
+
+    def has_only_as_twin(self, symbol: Undefined) -> bool:
+        """Return whether the target's own build cannot have this name: it is of the other ABI."""
+        return self.other_abi is not None and mangled.string_abi(symbol.name) == self.other_abi
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class Scope:
         if qualified is None or self.demangler is None or symbol.version is not None:
             return None
         for library in self.libraries:
-            if not library.other_abi:
+            if library.other_abi is None or library.has_only_as_twin(symbol):
                 continue
             near = [name for name in library.elf.exports if qualified in name]
             known = mangled.demangle([symbol.name, *near], self.demangler)
@@ -163,7 +167,8 @@ def _graded(name: str, elf: ElfFile, platform: Platform) -> Library:
     wanted = "cxx11" if platform.torch.cxx11_abi else "pre-cxx11"
     other = "pre-cxx11" if platform.torch.cxx11_abi else "cxx11"
     abis = {mangled.string_abi(export) for export in elf.exports if mangled.in_torch(export)}
-    return Library(name, elf, "derived", other_abi=other in abis and wanted not in abis)
+    other_abi = other if other in abis and wanted not in abis else None
+    return Library(name, elf, "derived", other_abi=other_abi)
 
 
 @dataclass(frozen=True)

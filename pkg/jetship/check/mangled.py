@@ -9,6 +9,8 @@ from jetship import proc
 # A batch stays far below the limit on the length of a command line.
 _BATCH = 200
 _LENGTH = re.compile(r"[1-9]\d{0,3}")
+# What else has digits in it: substitutions, template parameters, constructors and literals.
+_LENGTH_OR_CODE = re.compile(r"[ST][0-9A-Z]*_|[CD][0-5]|L[a-z]\d+E|([1-9]\d{0,3})")
 _LONG_STRING = "std::basic_string<char, std::char_traits<char>, std::allocator<char> >"
 _TORCH_NAMESPACES = ("c10", "at", "torch", "caffe2")
 
@@ -93,7 +95,7 @@ def _identifiers(symbol: str, place: int) -> list[str]:
 def _skeleton(symbol: str) -> str:
     """Return the name without its identifiers, which may hold any letters."""
     kept, place = [], 0
-    while match := _LENGTH.search(symbol, place):
+    while match := _LENGTH_OR_CODE.search(symbol, place):
         kept.append(symbol[place : match.start()])
-        place = match.end() + int(match[0])
+        place = match.end() + int(match[1] or 0)
     return "|".join([*kept, symbol[place:]])

@@ -96,7 +96,7 @@ def _classify(symbol: Undefined, scope: Scope, facts: Facts) -> _Open:
     near, owner = _near(symbol.name, scope)
     if abi and mangled.in_torch(symbol.name) and abi != have:
         return _Open(symbol, "abi", f"; {owner} has {near}" if near else "")
-    if near and mangled.abi_twins(symbol.name, near):
+    if near and abi != have and mangled.abi_twins(symbol.name, near):
         return _Open(symbol, "abi", f"; {owner} has {near}")
     kind = _kind(symbol, scope, facts)
     if kind == "accepted":
