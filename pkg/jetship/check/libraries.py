@@ -116,8 +116,8 @@ class TargetLibraries:
                     found.setdefault(name, _graded(name, elf, platform))
         stubs = frozenset(path.name for path in toolchain.stubs.glob("*.so*"))
         for name in stubs - set(found):
-            table = symbol_table(toolchain, name)
-            if platform.evidence == "derived" and table:
+            table = symbol_table(toolchain, name) if platform.evidence == "derived" else None
+            if table is not None:
                 elf = _elf_of(name, table.names, platform)
                 found[name] = replace(_graded(name, elf, platform), partial=table.partial)
         version = platform.python.version

@@ -18,10 +18,11 @@ def project(tmp_path, write):
 def build(project, target, toolchain, store, tmp_path, monkeypatch):  # noqa: PLR0917
     """Build with `hook` in the place of the PEP 517 build."""
 
-    def build(hook):
+    def build(hook, **changes):
         monkeypatch.setattr(api.isolated, "build_wheel", hook)
         out, logs = tmp_path / "out", tmp_path / "logs"
-        return build_project(project, target, toolchain, store=store, out=out, logs=logs)
+        changed = dataclasses.replace(toolchain, **changes)
+        return build_project(project, target, changed, store=store, out=out, logs=logs)
 
     return build
 
@@ -45,20 +46,14 @@ def test_a_project_becomes_a_finished_wheel(build, make_wheel, project, target, 
     assert list((store.root / "tmp").iterdir()) == []
 
 
-def test_the_build_gets_what_the_targets_torch_needs(
-    project, target, toolchain, store, tmp_path, monkeypatch, make_wheel, capsys
-):  # fmt: skip
+def test_the_build_gets_what_the_targets_torch_needs(build, make_wheel, project, capsys):
     given = {}
 
     def hook(sources, cross, out, log, **options):
         given.update(options)
         return make_wheel().write(out)
 
-    monkeypatch.setattr(api.isolated, "build_wheel", hook)
-    picky = dataclasses.replace(
-        toolchain, build_constraints=("setuptools<70",), build_requirements=("typing-extensions",)
-    )
-    build_project(project, target, picky, store=store, out=tmp_path / "out", logs=tmp_path / "logs")
+    build(hook, build_constraints=("setuptools<70",), build_requirements=("typing-extensions",))
     assert given["constraints"] == ("setuptools<70",)
     assert given["requirements"] == ("typing-extensions",)
     assert given["shown_as"] == project.folder

@@ -1,8 +1,13 @@
+import dataclasses
+import re
 import shutil
+from pathlib import Path
 
+import make_corpus
 import pytest
-from jetship.check.libraries import TargetLibraries
-from jetship.elf import Undefined, read_elf
+from jetship.check.libraries import Library, Scope, TargetLibraries, symbol_table
+from jetship.datafiles import data_dir
+from jetship.elf import ElfFile, Undefined, read_elf
 from jetship.errors import CheckError
 from jetship.toolchain.model import Toolchain
 
@@ -20,7 +25,7 @@ def toolchain(tmp_path, corpus, target) -> Toolchain:
     shutil.copy(corpus / "elsewhere/libown.so", root / "site-packages/torch.libs/libown-1a.so")
     shutil.copy(corpus / "elsewhere/libc10_cuda.so", root / "stubs")
     (system / "libc.so").write_text("/* GNU ld script */\n")
-    return Toolchain(target.platform, root)
+    return Toolchain(target.platform, root, "11.8")
 
 
 def test_tables_of_a_toolchain(toolchain):
@@ -76,3 +81,123 @@ def test_a_library_without_versions_answers_any_unless_it_is_the_named_one(libra
     assert c10.answers(symbol)
     named = Undefined("_ZN3c106answerEv", "V_1", "libc10.so", weak=False, kind="func")
     assert not c10.answers(named)
+
+
+OLD, NEW = make_corpus.OLD_STRING, make_corpus.NEW_STRING
+
+
+def asked(name: str) -> Undefined:
+    return Undefined(name, None, None, weak=False, kind="func")
+
+
+def made_elsewhere(*names: str, abi: str | None = "pre-cxx11") -> Scope:
+    """A scope with one library of another build: "pre-cxx11" is not the target's ABI."""
+    elf = ElfFile(machine="aarch64", bits=64, little_endian=True, type="shared", dynamic=True,
+                  soname="libc10.so", exports=dict.fromkeys(names, ("",)))  # fmt: skip
+    library = Library("libc10.so", elf, "derived", other_abi=abi)
+    return Scope((library,), (), Path("c++filt"))
+
+
+# One function a row: as a build for the old C++ ABI names it, and as one for the new does.
+TWINS = [
+    (f"_ZN3c105printE{OLD}", f"_ZN3c105printE{NEW}"),
+    ("_ZN3c104nameEv", "_ZN3c104nameB5cxx11Ev"),
+    ("_ZN3c105ErrorC2ESs", "_ZN3c105ErrorC2ENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"),
+    (
+        "_ZN3c105namesESt6vectorISsSaISsEE",
+        "_ZN3c105namesESt6vectorINSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEESaIS6_EE",
+    ),
+    (
+        "_ZN3c105writeERSt19basic_ostringstreamIcSt11char_traitsIcESaIcEE",
+        "_ZN3c105writeERNSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEEE",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), TWINS)
+def test_a_build_of_the_other_abi_answers_by_the_names_that_people_read(old, new):
+    scope = made_elsewhere(old)
+    assert scope.find(asked(new)).name == "libc10.so"
+    assert made_elsewhere(old, abi=None).find(asked(new)) is None
+    assert dataclasses.replace(scope, demangler=None).find(asked(new)) is None
+    assert dataclasses.replace(scope, demangler=Path("false")).find(asked(new)) is None
+
+
+@pytest.mark.parametrize("old", [old for old, _ in TWINS if "Ss" in old])
+def test_a_name_of_the_other_abi_is_no_name_of_the_targets_own_build(old):
+    assert made_elsewhere(old).find(asked(old)) is None
+    assert made_elsewhere(old, abi=None).find(asked(old)).name == "libc10.so"
+
+
+def test_another_signature_is_no_twin():
+    scope = made_elsewhere(f"_ZN3c105printE{OLD}i", f"_ZN3c106printsE{OLD}")
+    assert scope.find(asked(f"_ZN3c105printE{NEW}")) is None
+
+
+def test_names_without_strings_are_the_same_in_both_abis():
+    scope = made_elsewhere("_ZN3c106answerEv")
+    assert scope.find(asked("_ZN3c106answerEv")).grade == "derived"
+    assert scope.find(asked("puts")) is None
+
+
+@pytest.fixture
+def derived(toolchain) -> Toolchain:
+    """A toolchain whose platform is known from other builds only."""
+    (toolchain.torch / "version.py").write_text("__version__ = '2.1.0'\n")
+    platform = toolchain.platform.model_copy(update={"evidence": "derived"})
+    return dataclasses.replace(toolchain, platform=platform)
+
+
+def test_the_libraries_of_a_derived_platform_say_so(derived):
+    libraries = TargetLibraries.of(derived).libraries
+    assert {library.grade for library in libraries.values()} == {"derived"}
+    # The stand-in for libc10 has names of the new ABI, as the platform's torch has.
+    assert libraries["libc10.so"].other_abi is None
+    old = derived.platform.torch.model_copy(update={"cxx11_abi": False})
+    platform = derived.platform.model_copy(update={"torch": old})
+    found = TargetLibraries.of(dataclasses.replace(derived, platform=platform)).libraries
+    assert found["libc10.so"].other_abi == "cxx11"
+    assert found["libc.so.6"].other_abi is None
+
+
+def test_names_that_were_written_down_stand_for_a_library_that_this_build_lacks(
+    derived, toolchain, corpus
+):
+    shutil.copy(corpus / "elsewhere/libc10_cuda.so", toolchain.stubs / "libtorch_cuda.so")
+    found = TargetLibraries.of(derived)
+    whole, some = (found.libraries[name] for name in ("libc10_cuda.so", "libtorch_cuda.so"))
+    assert (whole.partial, some.partial) == (False, True)
+    assert (whole.grade, some.grade) == ("derived", "derived")
+    assert whole.other_abi == "pre-cxx11"
+    assert len(whole.elf.exports) > 200
+    assert found.stubs == {"libc10_cuda.so", "libtorch_cuda.so"}
+    assert set(TargetLibraries.of(toolchain).libraries) & found.stubs == set()
+
+
+def test_a_torch_of_which_nothing_was_written_down_proves_nothing(derived):
+    (derived.torch / "version.py").write_text("__version__ = '2.0.99+cpu'\n")
+    assert symbol_table(derived, "libc10_cuda.so") is None
+    assert "libc10_cuda.so" not in TargetLibraries.of(derived).libraries
+
+
+@pytest.mark.parametrize("path", sorted(data_dir("toolchains").glob("symbols/*/*.txt")))
+def test_every_table_says_where_it_comes_from_and_is_sorted(path):
+    lines = path.read_text().splitlines()
+    head = [line for line in lines if line.startswith("#")]
+    names = lines[len(head) :]
+    assert head[0].startswith(f"# exported by {path.stem} of {path.parent.name}-")
+    assert re.fullmatch(r"# sha256 [0-9a-f]{64}", head[1])
+    assert names == sorted(set(names))
+    assert all(re.fullmatch(r"[A-Za-z0-9_.$@]+", name) for name in names)
+    if len(head) > 2:
+        prefixes = tuple(head[2].removeprefix("# partial: names that begin so: ").split())
+        assert all(name.startswith(prefixes) for name in names)
+
+
+def test_every_derived_platform_whose_torch_has_no_cuda_has_its_tables(catalog):
+    tables = {path.parent.name for path in data_dir("toolchains").glob("symbols/*/libc10_cuda*")}
+    for platform in catalog.platforms:
+        torch = platform.toolchain.torch
+        if platform.evidence == "derived" and torch and "CPU build" in torch.part.title:
+            release = torch.part.wheels[0].requirements[0].partition("==")[2]
+            assert f"torch-{release}" in tables

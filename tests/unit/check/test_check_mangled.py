@@ -1,7 +1,13 @@
 from pathlib import Path
 
 import pytest
-from jetship.check.mangled import demangle, in_torch, qualified_name, string_abi
+from jetship.check.mangled import (
+    demangle,
+    in_torch,
+    qualified_name,
+    string_abi,
+    without_string_abi,
+)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +35,10 @@ def test_qualified_name(symbol, name):
         ("_ZN3c104nameB5cxx11Ev", "cxx11"),
         ("_ZN3c1010SsomethingEv", None),
         ("_ZN3c106answerEv", None),
+        ("_ZN3c105ErrorC2ESs", "pre-cxx11"),
+        ("_ZN3c105ErrorC1ESs", "pre-cxx11"),
+        ("_ZN3c105countERKNS_3mapES2_OSs", "pre-cxx11"),
+        ("_ZN3c105countIT0_Li2ESsEEvv", "pre-cxx11"),
         ("Ss", None),
     ],
 )
@@ -40,6 +50,22 @@ def test_in_torch():
     assert in_torch("_ZN2at5emptyEv")
     assert in_torch("_ZNK5torch8autograd4NodeE")
     assert not in_torch("_ZN5boost4atanEv")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            "c10::f(std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >)",
+            "c10::f(std::basic_string<char, std::char_traits<char>, std::allocator<char> >)",
+        ),
+        ("c10::f(std::__cxx11::string const&)", "c10::f(std::string const&)"),
+        ("c10::f[abi:cxx11]()", "c10::f()"),
+    ],
+)  # fmt: skip
+def test_both_abis_look_alike_without_their_marks(one, other):
+    assert without_string_abi(one) == without_string_abi(other)
+    assert "cxx11" not in without_string_abi(one)
 
 
 def test_demangle():

@@ -5,6 +5,7 @@ import struct
 
 import make_corpus
 import pytest
+from jetship.check.libraries import TargetLibraries
 from jetship.targets.resolve import resolve
 from wheelspec import EXT, WheelSpec
 
@@ -318,13 +319,99 @@ class TestSymbols:
         (finding,) = of(check("stranger.so"), "symbols")
         assert (finding.outcome, finding.accepted) == ("unknown", None)
 
-    def test_python_symbols_need_the_interpreter(self, check, of, libraries):
+    def test_python_symbols_are_unknown_without_the_interpreters_table(self, check, of, libraries):
         alone = dataclasses.replace(libraries, interpreter=None)
-        (finding,) = of(check("good.so", libraries=alone), "symbols")
-        assert finding.outcome == "fail"
+        report = check("good.so", libraries=alone)
+        (finding,) = of(report, "symbols")
+        assert (finding.outcome, finding.accepted) == ("unknown", None)
         assert finding.evidence == (
             "PyModule_Create2; libpython3.11.so.1.0 has it, but the file does not need that",
         )
+        assert report.outcome == "unknown"
+
+    def test_the_interpreters_table_is_no_excuse_for_other_names(self, check, of, libraries):
+        alone = dataclasses.replace(libraries, interpreter=None)
+        findings = of(check("missing.so", libraries=alone), "symbols")
+        assert [finding.outcome for finding in findings] == ["fail", "unknown"]
+        assert findings[0].evidence == ("c10::gone() [_ZN3c104goneEv]",)
+
+    def test_python_names_that_the_interpreter_lacks_are_missing(self, check, of, libraries):
+        python = libraries.libraries["libpython3.11.so.1.0"]
+        elf = dataclasses.replace(python.elf, exports={})
+        tables = {**libraries.libraries, python.name: dataclasses.replace(python, elf=elf)}
+        bare = dataclasses.replace(libraries, libraries=tables)
+        (finding,) = of(check("good.so", libraries=bare), "symbols")
+        assert finding.outcome == "fail"
+        assert finding.evidence == ("PyModule_Create2",)
+
+
+class TestDerivedSymbols:
+    """The target's torch is known from a build of it for the other C++ ABI."""
+
+    @pytest.fixture
+    def derived(self, libraries):
+        """Return the tables with libc10 as the old ABI names it, and with more or other names."""
+
+        def change(*names: str, **changes) -> TargetLibraries:
+            c10 = libraries.libraries["libc10.so"]
+            old = (f"_ZN3c105printE{make_corpus.OLD_STRING}", "_ZN3c106answerEv", *names)
+            elf = dataclasses.replace(c10.elf, exports=dict.fromkeys(old, ("",)))
+            other = dataclasses.replace(
+                c10, elf=elf, grade="derived", **({"other_abi": "pre-cxx11"} | changes)
+            )
+            tables = {**libraries.libraries, "libc10.so": other}
+            return dataclasses.replace(libraries, libraries=tables)
+
+        return change
+
+    def test_found_under_the_other_abis_name(self, check, of, derived):
+        (finding,) = of(check("newabi.so", libraries=derived()), "symbols")
+        assert (finding.outcome, finding.grade) == ("pass", "derived")
+
+    def test_compiled_with_the_other_abi(self, check, of, derived):
+        report = check("abi.so", libraries=derived())
+        (finding,) = of(report, "symbols")
+        assert (finding.outcome, report.outcome) == ("fail", "fail")
+        assert "other C++ ABI" in finding.reason
+        assert "_GLIBCXX_USE_CXX11_ABI=1" in finding.fix
+
+    def test_missing_is_missing(self, check, of, derived):
+        (finding,) = of(check("missing.so", libraries=derived()), "symbols")
+        assert finding.outcome == "fail"
+        assert "other C++ ABI" not in finding.reason
+
+    def test_another_signature_is_not_called_another_abi(self, check, of, derived):
+        other = f"_ZN3c105printE{make_corpus.OLD_STRING}i"
+        tables = derived(other)
+        c10 = tables.libraries["libc10.so"]
+        elf = dataclasses.replace(c10.elf, exports={other: ("",)})
+        changed = {**tables.libraries, "libc10.so": dataclasses.replace(c10, elf=elf)}
+        tables = dataclasses.replace(tables, libraries=changed)
+        (finding,) = of(check("newabi.so", libraries=tables), "symbols")
+        assert finding.outcome == "fail"
+        assert "other C++ ABI" not in finding.reason
+        assert "another one of that name" in finding.evidence[0]
+
+    def test_a_partial_table_makes_what_it_lacks_unknown(self, check, of, derived):
+        report = check("missing.so", libraries=derived(partial=True))
+        (finding,) = of(report, "symbols")
+        assert (finding.outcome, finding.accepted) == ("unknown", None)
+        assert report.outcome == "unknown"
+
+    def test_a_partial_table_still_answers_what_it_has(self, check, of, derived):
+        (finding,) = of(check("plain.so", libraries=derived(partial=True)), "symbols")
+        assert (finding.outcome, finding.grade) == ("pass", "derived")
+
+    def test_a_partial_table_explains_names_of_torch_only(self, check, of, derived):
+        (finding,) = of(check("stranger.so", libraries=derived(partial=True)), "symbols")
+        assert finding.evidence == ("stranger",)
+        tables = derived(partial=True)
+        libc = tables.libraries["libc.so.6"]
+        bare = dataclasses.replace(libc, elf=dataclasses.replace(libc.elf, exports={}))
+        tables = dataclasses.replace(tables, libraries={**tables.libraries, "libc.so.6": bare})
+        findings = of(check("plain.so", libraries=tables), "symbols")
+        assert [finding.outcome for finding in findings] == ["fail"]
+        assert findings[0].evidence[0].startswith("puts")
 
 
 class TestDeviceCode:

@@ -5,10 +5,10 @@ import time
 import pytest
 from jetship import proc
 from jetship.errors import ConfigError, DownloadError, ToolMissingError
+from jetship.targets.parts import DebianSource
 from jetship.toolchain import debian
 from jetship.toolchain.debian import AptRoot, fetch, find_mirror, lock_source, unpack
 from jetship.toolchain.lock import Locked
-from jetship.targets.parts import DebianSource
 
 COMPONENTS = ("main", "contrib")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from jetship import proc
 from jetship.errors import DownloadError, ToolMissingError
-from jetship.toolchain.lock import Locked
 from jetship.targets.parts import WheelSource
+from jetship.toolchain.lock import Locked
 from jetship.toolchain.pypi import fetch, lock_source
 
 TARGET = WheelSource(machine="aarch64", requirements=("ops==1.0",))
