@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from jetship import proc
+from jetship.engine import connect
 from jetship.errors import JetshipError, ToolMissingError
-from jetship.image.engine import connect
 from jetship.store import Store
 from jetship.toolchain.debian import find_mirror
 

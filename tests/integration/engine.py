@@ -14,8 +14,8 @@ from pathlib import Path
 
 import docker
 from jetship import proc
+from jetship.engine import connect
 from jetship.errors import ToolMissingError
-from jetship.image.engine import connect
 
 BINFMT = Path("/proc/sys/fs/binfmt_misc")
 START_SECONDS = 60

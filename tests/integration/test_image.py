@@ -15,11 +15,11 @@ import pytest
 from engine import running_engine
 from jetship import proc
 from jetship.check.findings import Finding, Report
+from jetship.engine import connect
 from jetship.errors import CheckError, ImageError, ToolMissingError
 from jetship.image.archive import plan
 from jetship.image.base import base_image
 from jetship.image.build import build_image
-from jetship.image.engine import connect
 from jetship.image.smoke import smoke
 from jetship.image.stubs import MissingSymbol, missing_symbols
 from jetship.image.tree import Layer

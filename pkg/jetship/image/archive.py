@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import IO, Any
 
+from jetship.engine import OCI_NAMES
 from jetship.image.tree import Layer, Sink, entry, epoch, write_tar
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-# How images name what the kernel calls the machine: architecture, variant.
-OCI_NAMES = {"aarch64": ("arm64", "v8"), "x86_64": ("amd64", "")}
 
 
 class _Measure(Sink):

@@ -5,8 +5,8 @@ from pathlib import Path
 import docker
 
 from jetship import console
-from jetship.image.archive import OCI_NAMES, plan
-from jetship.image.engine import architecture_of, engine_errors, require_architecture
+from jetship.engine import OCI_NAMES, architecture_of, engine_errors, require_architecture
+from jetship.image.archive import plan
 from jetship.image.tree import Layer
 from jetship.store import Store
 from jetship.targets.model import Platform

@@ -14,10 +14,9 @@ import docker
 from jetship import console
 from jetship.check.findings import Report
 from jetship.datafiles import data_dir
+from jetship.engine import OCI_NAMES, engine_errors, require_architecture
 from jetship.errors import CheckError, ImageError
-from jetship.image.archive import OCI_NAMES
 from jetship.image.base import packages_folder
-from jetship.image.engine import engine_errors, require_architecture
 from jetship.image.tree import Layer, epoch, write_tar
 from jetship.image.wheelfile import WheelFacts, install, read_wheel
 from jetship.targets.model import Platform, Target

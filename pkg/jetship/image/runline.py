@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jetship.image.archive import OCI_NAMES
+from jetship.engine import OCI_NAMES
 from jetship.targets.catalog import Catalog
 from jetship.targets.model import Board, Target
 

@@ -17,9 +17,8 @@ from docker.models.containers import Container
 from docker.types import LogConfig
 
 from jetship import console
+from jetship.engine import EMULATION_FIX, OCI_NAMES, engine_errors
 from jetship.errors import ImageError, ToolMissingError
-from jetship.image.archive import OCI_NAMES
-from jetship.image.engine import EMULATION_FIX, engine_errors
 from jetship.image.runline import EMULATION_FOLDER
 from jetship.image.stubs import emulation_stubs
 from jetship.image.tree import Layer, write_tar

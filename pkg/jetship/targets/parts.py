@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import PlainValidator, ValidationInfo
+from pydantic import PlainSerializer, PlainValidator, ValidationInfo
 
 from jetship import yamlfile
 from jetship.targets.arch import Arch
@@ -118,7 +118,11 @@ def _named(value: object, info: ValidationInfo) -> NamedPart:
     return found
 
 
-PartName = Annotated[NamedPart, PlainValidator(_named)]
+def _name(part: NamedPart) -> str:
+    return part.name
+
+
+PartName = Annotated[NamedPart, PlainValidator(_named), PlainSerializer(_name)]
 
 
 def read_parts(folder: Path) -> dict[str, NamedPart]:

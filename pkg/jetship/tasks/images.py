@@ -8,10 +8,10 @@ import docker
 from invoke.context import Context
 
 from jetship import console, pipeline
+from jetship.engine import architecture_of, connect
 from jetship.errors import CheckError, ConfigError, ImageError, NothingSelectedError
 from jetship.image.base import base_image
 from jetship.image.build import build_image, image_tag
-from jetship.image.engine import architecture_of, connect
 from jetship.image.runline import run_lines
 from jetship.image.smoke import smoke as run_smoke
 from jetship.image.stubs import emulation_stubs

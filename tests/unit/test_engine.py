@@ -1,4 +1,4 @@
-from jetship.image.engine import endpoint
+from jetship.engine import endpoint
 
 
 def test_docker_host_comes_first(monkeypatch):

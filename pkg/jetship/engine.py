@@ -11,7 +11,12 @@ import requests
 from docker.context import ContextAPI
 
 from jetship.errors import ImageError, ToolMissingError
-from jetship.image.archive import OCI_NAMES
+
+# How images name what the kernel calls the machine: architecture, variant.
+OCI_NAMES = {"aarch64": ("arm64", "v8"), "x86_64": ("amd64", "")}
+
+# How images name what the kernel calls the machine: architecture, variant.
+OCI_NAMES = {"aarch64": ("arm64", "v8"), "x86_64": ("amd64", "")}
 
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 
