@@ -16,7 +16,7 @@ from jetship.datafiles import data_dir
 from jetship.elf import MAGIC, ElfError, ElfFile, Undefined, read_elf
 from jetship.errors import CheckError
 from jetship.targets.model import Platform
-from jetship.toolchain.model import Toolchain
+from jetship.toolchain.model import SITE_PACKAGES, Toolchain
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Library:
 
     `grade` says how near this copy is to the target's own. `other_abi` is set where this build
     has the other C++ ABI of std::string than the target's, and says which: then names are
-    compared without it, and those of that ABI itself mean nothing. `partial` says that only some of its names are known, so that a missing one means nothing.
+    compared without it, and those of that ABI itself mean nothing. `partial` says that only some
+    of its names are known, so that a missing one means nothing.
     """
 
     name: str
@@ -108,18 +109,22 @@ class TargetLibraries:
         """
         platform = toolchain.platform
         found: dict[str, Library] = {}
-        for folder, base in _folders(toolchain):
-            for path in _elf_files(folder, base):
+        for folder in _folders(toolchain):
+            link = folder.relative_to(toolchain.root).parts[0]
+            grade = toolchain.evidence(link)
+            for path in _elf_files(folder, toolchain.root / link):
                 elf = _read(path)
                 if elf.machine == platform.machine and elf.dynamic:
                     name = elf.soname or path.name
-                    found.setdefault(name, _graded(name, elf, platform))
+                    found.setdefault(name, _graded(name, elf, platform, grade))
         stubs = frozenset(path.name for path in toolchain.stubs.glob("*.so*"))
+        derived = toolchain.evidence(SITE_PACKAGES) == "derived"
         for name in stubs - set(found):
-            table = symbol_table(toolchain, name) if platform.evidence == "derived" else None
+            table = symbol_table(toolchain, name) if derived else None
             if table is not None:
                 elf = _elf_of(name, table.names, platform)
-                found[name] = replace(_graded(name, elf, platform), partial=table.partial)
+                library = _graded(name, elf, platform, "derived")
+                found[name] = replace(library, partial=table.partial)
         version = platform.python.version
         names = (f"libpython{version}.so.1.0", f"python{version}")
         return cls(
@@ -161,8 +166,8 @@ class TargetLibraries:
         )
 
 
-def _graded(name: str, elf: ElfFile, platform: Platform) -> Library:
-    if platform.evidence == "exact":
+def _graded(name: str, elf: ElfFile, platform: Platform, grade: Grade) -> Library:
+    if grade == "exact":
         return Library(name, elf)
     wanted = "cxx11" if platform.torch.cxx11_abi else "pre-cxx11"
     other = "pre-cxx11" if platform.torch.cxx11_abi else "cxx11"
@@ -206,18 +211,16 @@ def _elf_of(name: str, exports: frozenset[str], platform: Platform) -> ElfFile:
     )
 
 
-def _folders(toolchain: Toolchain) -> Iterator[tuple[Path, Path]]:
-    """Yield every folder with libraries, and the folder that its files must not lead out of."""
+def _folders(toolchain: Toolchain) -> Iterator[Path]:
+    """Yield every folder with libraries: below a link of the toolchain, or that link itself."""
     sysroot = toolchain.sysroot
     for base in (sysroot / "lib", sysroot / "usr/lib"):
-        yield base / toolchain.multiarch, sysroot
-        yield base, sysroot
-    yield sysroot / "usr/bin", sysroot
-    yield toolchain.torch / "lib", toolchain.site_packages
-    for folder in sorted(toolchain.site_packages.glob("*.libs")):
-        yield folder, toolchain.site_packages
-    for folder in toolchain.cuda_libraries:
-        yield folder, toolchain.cuda_home
+        yield base / toolchain.multiarch
+        yield base
+    yield sysroot / "usr/bin"
+    yield toolchain.torch / "lib"
+    yield from sorted(toolchain.site_packages.glob("*.libs"))
+    yield from toolchain.cuda_libraries
 
 
 def _elf_files(folder: Path, root: Path) -> Iterator[Path]:

@@ -229,8 +229,9 @@ def parse_target_id(text: str) -> tuple[tuple[DeviceCode, ...], str]:
     Raises:
         ConfigError: it is not of the form sm62-debian-12.
     """
-    if text.startswith(f"{CPU_ONLY}-"):
-        return (), text.removeprefix(f"{CPU_ONLY}-")
+    plain = re.fullmatch(rf"{CPU_ONLY}-(.+)", text)
+    if plain is not None:
+        return (), plain[1]
     match = re.fullmatch(r"(sm[0-9]{2,3}(?:ptx)?(?:\.sm[0-9]{2,3}(?:ptx)?)*)-(.+)", text)
     if match is None:
         raise ConfigError(f"{text!r} is not a target id", fix="write it like sm62-debian-12")

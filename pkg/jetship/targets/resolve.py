@@ -43,7 +43,7 @@ def resolve(
             leaves open which platform is meant; says what is possible.
     """
     found = catalog.board(board) if board else None
-    chosen = _platform(catalog, found, platform=platform, jetpack=jetpack)
+    chosen = platform_for(catalog, found, platform=platform, jetpack=jetpack)
     if arch is None:
         if found is None:
             raise ConfigError(
@@ -66,11 +66,18 @@ def resolve_id(catalog: Catalog, text: str) -> Target:
         ConfigError: it is no target id, or names what the catalog does not know or cannot make.
     """
     code, name = parse_target_id(text)
+    if not code:
+        return Target((), catalog.platform(name))
     archs = ",".join(str(one) for one in code)
     return resolve(catalog, arch=archs, platform=name, fat=True)[0]
 
 
-def _platform(catalog: Catalog, board: Board | None, *, platform: str, jetpack: str) -> Platform:
+def platform_for(catalog: Catalog, board: Board | None, *, platform: str, jetpack: str) -> Platform:
+    """Return the platform that is named, or the one of the board, or the default one.
+
+    Raises:
+        ConfigError: it is unknown, does not run on the board, or the board has several.
+    """
     if jetpack:
         released = catalog.platform_of_jetpack(jetpack)
         if platform and released.name != platform:
@@ -183,7 +190,7 @@ def _newer(version: str, than: str) -> bool:
 def _why_malformed(text: str) -> str:
     if text.lower() in ("all", "common", "auto", "native"):
         return "a wheel is built for named targets, never for whatever a list happens to hold"
-    digits = re.fullmatch(r"(?:sm|compute)?[-_]?(\d{1,2})(\d)", text, re.IGNORECASE)
+    digits = re.fullmatch(r"(?:sm|compute)?[-_]?([0-9]{1,2})([0-9])", text, re.IGNORECASE)
     if digits:
         return f"did you mean {digits[1]}.{digits[2]}?"
     if text.isalpha():

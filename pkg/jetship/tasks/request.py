@@ -1,7 +1,7 @@
 """From a task's options to targets and wheels; deploy.yaml answers what is not given."""
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,8 +10,8 @@ from jetship.errors import ConfigError, NothingSelectedError
 from jetship.pin import pin_of
 from jetship.targets.catalog import Catalog
 from jetship.targets.deployment import Deployment, load_deployment, targets_file_of
-from jetship.targets.model import Platform, Target
-from jetship.targets.resolve import DEFAULT_PLATFORM, resolve, resolve_id
+from jetship.targets.model import Target
+from jetship.targets.resolve import DEFAULT_PLATFORM, platform_for, resolve, resolve_id
 from jetship.toolchain.own import OwnParts
 
 DEPLOY_FILE = Path("deploy.yaml")
@@ -49,6 +49,11 @@ class Asked:
     def nothing(self) -> bool:
         return self == Asked()
 
+    @property
+    def together(self) -> "Asked":
+        """These options for one target with all archs; an id and --cpu-only name one anyway."""
+        return self if self.target or self.cpu_only else replace(self, fat=True)
+
 
 def targets_of(catalog: Catalog, asked: Asked, *, deploy: str) -> tuple[Target, ...]:
     """Return the targets that the options name, or those of deploy.yaml.
@@ -59,11 +64,10 @@ def targets_of(catalog: Catalog, asked: Asked, *, deploy: str) -> tuple[Target, 
     if asked.target:
         return _targets_by_id(catalog, asked)
     if asked.cpu_only:
-        platform = _platform_alone(catalog, asked)
-        return (Target((), platform),)
+        return (_without_code(catalog, asked),)
     arch = asked.arch
     if arch is None and not asked.board:
-        arch = os.environ.get("TORCH_CUDA_ARCH_LIST")
+        arch = os.environ.get("TORCH_CUDA_ARCH_LIST") or None  # to torch, empty means unset
         if arch is not None:
             console.note(f"--arch is taken from TORCH_CUDA_ARCH_LIST={arch}")
     if arch is not None or asked.board:
@@ -96,10 +100,14 @@ def _targets_by_id(catalog: Catalog, asked: Asked) -> tuple[Target, ...]:
     return (resolve_id(catalog, asked.target),)
 
 
-def _platform_alone(catalog: Catalog, asked: Asked) -> Platform:
-    if asked.jetpack and not asked.platform:
-        return catalog.platform_of_jetpack(asked.jetpack)
-    return catalog.platform(asked.platform or DEFAULT_PLATFORM)
+def _without_code(catalog: Catalog, asked: Asked) -> Target:
+    if asked.arch is not None or asked.fat:
+        raise ConfigError(
+            "--cpu-only is without device code, and --arch and --fat say what code there is",
+            fix="leave one of them out",
+        )
+    board = catalog.board(asked.board) if asked.board else None
+    return Target((), platform_for(catalog, board, platform=asked.platform, jetpack=asked.jetpack))
 
 
 @dataclass(frozen=True)
@@ -135,12 +143,15 @@ class Given:
 
     cuda_home: str = ""
     sysroot: str = ""
+    image: str = ""
     torch_wheel: str = ""
     python_dev: str = ""
 
     HELP: ClassVar[dict[str, str]] = {
         "cuda-home": "your own CUDA toolkit for x86-64, in place of the platform's",
         "sysroot": "your own root folder of the target system, in place of the platform's",
+        "image": "a container image of the target system that the engine has: its sysroot, torch "
+        "and CUDA libraries in place of the platform's",
         "torch-wheel": "your own wheel of the target's torch, in place of the platform's",
         "python-dev": "a folder with include/pythonX.Y of the target's Python",
     }
@@ -148,8 +159,9 @@ class Given:
     @property
     def parts(self) -> OwnParts:
         """The paths that were given."""
-        paths = {field.name: getattr(self, field.name) for field in fields(self)}
-        return OwnParts(**{name: Path(path) for name, path in paths.items() if path})
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        image = named.pop("image") or None
+        return OwnParts(image=image, **{name: Path(path) for name, path in named.items() if path})
 
 
 def deployment_of(catalog: Catalog, deploy: str) -> Deployment | None:
@@ -185,7 +197,7 @@ def wheel_for(target: Target, *, given: str, dist: str) -> Path:
     if not found:
         raise NothingSelectedError(
             f"{dist}/ has no wheel for {target.id}",
-            fix=f"invoke build --arch '{target.arch_list}' --platform {target.platform.name}",
+            fix=f"invoke build {_words(target)} --platform {target.platform.name}",
         )
     if len(found) > 1:
         raise ConfigError(
@@ -194,3 +206,8 @@ def wheel_for(target: Target, *, given: str, dist: str) -> Path:
             fix="say which with --wheel FILE",
         )
     return found[0]
+
+
+def _words(target: Target) -> str:
+    fat = " --fat" if len(target.code) > 1 else ""
+    return f"--arch '{target.arch_list}'{fat}" if target.code else "--cpu-only"

@@ -1,6 +1,5 @@
 """The tasks `build` and `check`."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +180,7 @@ def check(
         raise NothingSelectedError("no wheel was named", fix="invoke check dist/*.whl")
     catalog = known.catalog()
     store = Store(default_root())
-    named = () if asked.nothing else targets_of(catalog, replace(asked, fat=True), deploy="")
+    named = () if asked.nothing else targets_of(catalog, asked.together, deploy="")
     reports = []
     for path in map(Path, wheels):
         target = pipeline.target_of(path, catalog, named)
