@@ -22,7 +22,7 @@ from packaging.version import Version
 from jetship.errors import ConfigError
 from jetship.store import write_atomically
 from jetship.targets.model import Target
-from jetship.toolchain.model import Toolchain
+from jetship.toolchain.model import SITE_PACKAGES, Toolchain
 
 STANDIN = Path(__file__).parent / "standin"
 SYSCONFIG_MODULE = "_jetship_sysconfigdata"
@@ -103,7 +103,7 @@ def _require_torch(toolchain: Toolchain, found: str) -> None:
     NVIDIA's builds are snapshots before a release of upstream's, whose headers serve them.
     """
     wanted = Version(toolchain.platform.torch.version)
-    digits = 3 if toolchain.platform.evidence == "exact" else 2
+    digits = 3 if toolchain.evidence(SITE_PACKAGES) == "exact" else 2
     if Version(found).release[:digits] != wanted.release[:digits]:
         raise ConfigError(
             f"the toolchain of {toolchain.platform.name} holds torch {found}, "

@@ -67,7 +67,12 @@ def lay_out_sysroot(sources: Path, root: Path) -> None:
 def lay_out_torch(sources: Path, root: Path) -> None:
     """torch, with the one generated header that a CPU build leaves out."""
     _merge(_of(sources, "wheels-*"), root)
-    header = root / CUDA_CMAKE_MACROS
+    complete_torch(root)
+
+
+def complete_torch(site_packages: Path) -> None:
+    """Give torch the one generated header that a CPU build leaves out."""
+    header = site_packages / CUDA_CMAKE_MACROS
     if not header.exists():
         write_atomically(header, _CUDA_CMAKE_MACROS)
 

@@ -2,8 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from jetship.targets.model import Platform
+
+SYSROOT = "sysroot"
+SITE_PACKAGES = "site-packages"
+CUDA_TARGET = "cuda-target"
 
 
 @dataclass(frozen=True)
@@ -15,6 +20,7 @@ class Toolchain:
 
         bin/            the cross compiler bound to the sysroot, first on the build's PATH
         buildroot/      programs for the build machine (cross GCC, binutils), unpacked
+        cuda-target/    the target's own CUDA libraries, where they are at hand
         cuda/           CUDA_HOME: nvcc, ptxas, headers, link-time libcudart of the target
         sysroot/        the target's libc and libstdc++, and its Python headers where known
         links/          libstdc++.so and the like, for the linker
@@ -24,7 +30,8 @@ class Toolchain:
 
     `cuda_version` is the toolkit's, which may be older than the platform's CUDA.
     `build_constraints` and `build_requirements` are what the target torch's cpp_extension needs
-    of the environment that it runs in, as pip takes them.
+    of the environment that it runs in, as pip takes them. `own` names the links to what is the
+    target's own, so that what is found there is exact whatever the platform's evidence is.
     """
 
     platform: Platform
@@ -32,6 +39,11 @@ class Toolchain:
     cuda_version: str
     build_constraints: tuple[str, ...] = ()
     build_requirements: tuple[str, ...] = ()
+    own: frozenset[str] = frozenset()
+
+    def evidence(self, link: str) -> Literal["exact", "derived"]:
+        """Return how near what is linked in under this name is to what the target has."""
+        return "exact" if link in self.own else self.platform.evidence
 
     @property
     def bin(self) -> Path:
@@ -51,15 +63,16 @@ class Toolchain:
         targets = self.cuda_home / "targets"
         names = ("aarch64-linux", "sbsa-linux") if self.platform.machine == "aarch64" else ()
         own = [targets / name / "lib" for name in names]
+        own.insert(0, self.root / CUDA_TARGET)
         return (*(folder for folder in own if folder.is_dir()), self.cuda_home / "lib64")
 
     @property
     def sysroot(self) -> Path:
-        return self.root / "sysroot"
+        return self.root / SYSROOT
 
     @property
     def site_packages(self) -> Path:
-        return self.root / "site-packages"
+        return self.root / SITE_PACKAGES
 
     @property
     def torch(self) -> Path:

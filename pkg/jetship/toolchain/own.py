@@ -11,6 +11,8 @@ from jetship.errors import ConfigError
 from jetship.store import Store, sha256_of
 from jetship.targets.model import Platform
 from jetship.toolchain import layout
+from jetship.toolchain.imagetree import ImageTree
+from jetship.toolchain.model import CUDA_TARGET, SITE_PACKAGES, SYSROOT
 from jetship.toolchain.sources import unpack_wheels
 
 
@@ -21,23 +23,30 @@ class OwnParts:
     Args:
         cuda_home: a CUDA toolkit with bin/nvcc.
         sysroot: a root folder of the target: its libc, libstdc++, headers.
+        image: a container image of the target that the engine has: sysroot, torch and CUDA
+            libraries in one.
         torch_wheel: a wheel of the target's torch.
         python_dev: a folder with include/pythonX.Y of the target's Python.
     """
 
     cuda_home: Path | None = None
     sysroot: Path | None = None
+    image: str | None = None
     torch_wheel: Path | None = None
     python_dev: Path | None = None
 
 
 @dataclass(frozen=True)
 class Given:
-    """A folder to link into a toolchain, and what tells it from another one."""
+    """A folder to link into a toolchain, and what tells it from another one.
+
+    `exact` says that it is the target's own, and not another build of the same release.
+    """
 
     path: Path
     identity: str
     cuda_version: str = ""
+    exact: bool = False
 
 
 def own_cuda(path: Path) -> Given:
@@ -59,7 +68,7 @@ def own_cuda(path: Path) -> Given:
     return Given(path.resolve(), f"{path.resolve()} {said}", release[1])
 
 
-def own_sysroot(path: Path, platform: Platform) -> Given:
+def own_sysroot(path: Path, platform: Platform, *, option: str = "") -> Given:
     """Return a sysroot of the user's.
 
     Raises:
@@ -69,10 +78,27 @@ def own_sysroot(path: Path, platform: Platform) -> Given:
     found = next((path / name for name in names if (path / name).exists()), None)
     if found is None:
         raise ConfigError(
-            f"--sysroot {path} has no {names[0]}",
+            f"{option or f'--sysroot {path}'} has no {names[0]}",
             fix=f"name the root folder of a {platform.machine} system with Debian's layout",
         )
-    return Given(path.resolve(), f"{path.resolve()} {sha256_of(found)}")
+    return Given(path.resolve(), f"{path.resolve()} {sha256_of(found)}", exact=True)
+
+
+def own_image(tree: ImageTree, platform: Platform, *, with_torch: bool) -> dict[str, Given]:
+    """Return what an image of the target gives, by the name of its link.
+
+    Raises:
+        ConfigError: it lacks the C library of the target's machine, or torch.
+    """
+    given = own_sysroot(tree.root, platform, option=f"the image {tree.name}")
+    folders = {SYSROOT: given.path, CUDA_TARGET: tree.cuda(platform)}
+    if with_torch:
+        folders[SITE_PACKAGES] = tree.torch(platform)
+    return {
+        name: Given(path, f"{tree.id} {path.relative_to(tree.root)}", exact=True)
+        for name, path in folders.items()
+        if path is not None
+    }
 
 
 def own_torch(wheel: Path, store: Store) -> Given:
@@ -93,7 +119,7 @@ def own_torch(wheel: Path, store: Store) -> Given:
                 raise ConfigError(f"--torch-wheel {wheel} holds no torch")
             layout.lay_out_torch(scratch, root)
 
-    return Given(store.tree("torch-own", digest, make), digest)
+    return Given(store.tree("torch-own", digest, make), digest, exact=True)
 
 
 def own_python(path: Path, platform: Platform) -> Given:

@@ -12,6 +12,7 @@ from jetship.store import Store
 from jetship.targets.model import Platform, Target
 from jetship.targets.parts import NamedPart
 from jetship.toolchain import own, wrappers
+from jetship.toolchain.imagetree import export_image
 from jetship.toolchain.model import Toolchain
 from jetship.toolchain.own import Given, OwnParts
 from jetship.toolchain.sources import has_part, make_part
@@ -44,12 +45,13 @@ def plan(target: Target, own_parts: OwnParts = NOTHING_OWN) -> Plan:
         ConfigError: no CUDA toolkit of the platform makes the target's archs.
     """
     parts = target.platform.toolchain
+    _require_one_source(own_parts)
     missing = [
         (role, option)
         for role, option, there in (
-            ("sysroot", "--sysroot", own_parts.sysroot or parts.sysroot),
+            ("sysroot", "--sysroot", own_parts.sysroot or own_parts.image or parts.sysroot),
             ("cuda", "--cuda-home", own_parts.cuda_home or parts.cuda or not target.code),
-            ("torch", "--torch-wheel", own_parts.torch_wheel or parts.torch),
+            ("torch", "--torch-wheel", own_parts.torch_wheel or own_parts.image or parts.torch),
         )
         if not there
     ]
@@ -57,10 +59,17 @@ def plan(target: Target, own_parts: OwnParts = NOTHING_OWN) -> Plan:
         raise _missing(target.platform, missing)
     return Plan(
         compiler=parts.compiler,
-        sysroot=None if own_parts.sysroot else parts.sysroot,
+        sysroot=None if own_parts.sysroot or own_parts.image else parts.sysroot,
         cuda=None if own_parts.cuda_home or not target.code else _toolkit(target),
-        torch=None if own_parts.torch_wheel else parts.torch,
+        torch=None if own_parts.torch_wheel or own_parts.image else parts.torch,
     )
+
+
+def _require_one_source(own_parts: OwnParts) -> None:
+    if own_parts.image and own_parts.sysroot:
+        raise ConfigError(
+            "--image and --sysroot both give the target's sysroot", fix="leave one of them out"
+        )
 
 
 def _missing(platform: Platform, missing: list[tuple[str, str]]) -> ToolMissingError:
@@ -119,6 +128,7 @@ def prepare(target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN) -> 
         links["cuda"].cuda_version if "cuda" in links else "",
         torch.build_constraints if torch else (),
         torch.build_requirements if torch else (),
+        frozenset(name for name, given in links.items() if given.exact),
     )
     verify(toolchain)
     return toolchain
@@ -164,6 +174,9 @@ def _links(target: Target, chosen: Plan, own_parts: OwnParts, store: Store) -> d
         if part is not None:
             made = make_part(part, store)
             links[name] = Given(made.path, made.path.name, made.part.version)
+    if own_parts.image:
+        tree = export_image(own_parts.image, platform, store)
+        links |= own.own_image(tree, platform, with_torch=own_parts.torch_wheel is None)
     if own_parts.sysroot:
         links["sysroot"] = own.own_sysroot(own_parts.sysroot, platform)
     if own_parts.cuda_home:
@@ -181,8 +194,10 @@ def _linked(platform: Platform, links: dict[str, Given], gcc: int, store: Store)
     def make(root: Path) -> None:
         for name, given in links.items():
             # Links between folders of the cache are relative, so that it can be moved.
-            inside = given.path.parent == root.parent
-            (root / name).symlink_to(f"../{given.path.name}" if inside else given.path)
+            inside = given.path.is_relative_to(root.parent)
+            (root / name).symlink_to(
+                Path("..") / given.path.relative_to(root.parent) if inside else given.path
+            )
         toolchain = Toolchain(platform, root, "")
         wrappers.write_wrappers(toolchain, gcc)
         wrappers.link_target_runtimes(toolchain)

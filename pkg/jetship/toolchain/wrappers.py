@@ -1,9 +1,10 @@
 """The small files that bind a toolchain's parts together: programs, links, import stubs."""
 
+import contextlib
 import os
 
 from jetship import proc
-from jetship.elf import read_elf
+from jetship.elf import ElfError, read_elf
 from jetship.errors import ToolMissingError
 from jetship.store import write_atomically
 from jetship.toolchain.layout import write_program
@@ -104,8 +105,9 @@ def make_import_stubs(toolchain: Toolchain) -> None:
 def _has_target_runtime(toolchain: Toolchain) -> bool:
     for folder in toolchain.cuda_libraries:
         library = folder / "libcudart.so"
-        if library.exists() and read_elf(library).machine == toolchain.platform.machine:
-            return True
+        with contextlib.suppress(FileNotFoundError, ElfError):
+            if read_elf(library).machine == toolchain.platform.machine:
+                return True
     return False
 
 
