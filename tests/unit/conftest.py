@@ -18,7 +18,10 @@ def _no_outside_world(monkeypatch, tmp_path_factory):
         monkeypatch.setattr(socket.socket, name, _refuse)
     monkeypatch.setattr(socket, "getaddrinfo", _refuse)
     monkeypatch.setenv("JETSHIP_CACHE", str(tmp_path_factory.mktemp("cache")))
-    for name in ("JETSHIP_VERBOSE", "JETSHIP_GUARD", "JETSHIP_DEBIAN_MIRROR", "SOURCE_DATE_EPOCH"):
+    for name in (
+        "JETSHIP_VERBOSE", "JETSHIP_GUARD", "JETSHIP_DEBIAN_MIRROR", "SOURCE_DATE_EPOCH",
+        "TORCH_CUDA_ARCH_LIST",
+    ):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
 
 

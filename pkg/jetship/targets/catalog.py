@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeVar
 
+from packaging.version import InvalidVersion, Version
+
 from jetship import yamlfile
 from jetship.datafiles import data_dir
 from jetship.errors import ConfigError
@@ -165,8 +167,8 @@ class Catalog:
             if version in platform.jetpack:
                 return platform
         known = [release for platform in self.platforms for release in platform.jetpack]
-        close = difflib.get_close_matches(version, known, n=1)
-        hint = f"the nearest known one is {close[0]}; " if close else ""
+        nearest = _nearest_release(version, known)
+        hint = f"the nearest known one is {nearest}; " if nearest else ""
         raise ConfigError(
             f"JetPack {version!r} is not known", fix=f"{hint}known releases: {', '.join(known)}"
         )
@@ -181,6 +183,17 @@ class Catalog:
             return None
         newest = platform.l4t[-1]
         return next((line for line in self.device_lines if newest.startswith(line.l4t)), None)
+
+
+def _nearest_release(version: str, known: Iterable[str]) -> str | None:
+    """Return the newest release that is not newer than `version`, or the oldest of all."""
+    try:
+        wanted = Version(version)
+    except InvalidVersion:
+        return None
+    ordered = sorted(known, key=Version)
+    older = [release for release in ordered if Version(release) <= wanted]
+    return next(reversed(older), next(iter(ordered), None))
 
 
 def _by_name(rows: Iterable[NamedT]) -> dict[str, NamedT]:

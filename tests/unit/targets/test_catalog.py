@@ -1,10 +1,16 @@
+import fnmatch
+import re
 import shutil
 
 import pytest
 from jetship.datafiles import data_dir
 from jetship.errors import ConfigError
+from jetship.targets.arch import Arch
 from jetship.targets.catalog import Catalog
-from jetship.targets.model import Arch
+from jetship.toolchain import sources
+from jetship.toolchain.lock import read_lock
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 
 @pytest.fixture
@@ -20,13 +26,253 @@ def test_names_are_unique_and_every_file_is_named_after_its_platform(catalog):
     assert [platform.name for platform in catalog.platforms] == files
 
 
-def test_every_platform_has_a_lock_file(catalog):
-    locks = {path.stem for path in (data_dir("toolchains") / "locks").glob("*.yaml")}
-    assert {platform.name for platform in catalog.platforms} == locks
+def test_every_part_has_a_lock_file_that_fits_it(catalog):
+    folder = data_dir("toolchains")
+    for kind in ("parts", "locks"):
+        assert sorted(path.stem for path in (folder / kind).glob("*")) == sorted(catalog.parts)
+    for name, named in catalog.parts.items():
+        sources._require_fitting(named, read_lock(name))
+        assert named.part.title
+        assert named.part.debian or named.part.wheels
 
 
-def test_every_jetson_has_its_l4t_and_every_server_none(catalog):
-    assert all((board.l4t is not None) == (board.kind == "jetson") for board in catalog.boards)
+def test_every_debian_package_of_a_part_is_in_its_lock_file(catalog):
+    for name, named in catalog.parts.items():
+        lock = read_lock(name)
+        for source in named.part.debian:
+            files = lock.sources[f"debian/{source.suite}/{source.architecture}"]
+            locked = {item.name for item in files}
+            assert {*source.install, *source.alone} <= locked
+            dropped = {one for pattern in source.drop for one in fnmatch.filter(locked, pattern)}
+            assert dropped == set(), name
+
+
+def test_every_part_is_used_by_a_platform(catalog):
+    used = {part.name for platform in catalog.platforms for part in platform.toolchain.all} | {
+        platform.toolchain.base.name for platform in catalog.platforms if platform.toolchain.base
+    }
+    assert used == set(catalog.parts)
+
+
+def test_a_part_says_what_its_kind_has_to(catalog):
+    for named in catalog.parts.values():
+        part = named.part
+        assert (part.gcc is not None) == (part.kind == "compiler")
+        assert bool(part.version) == bool(part.archs) == (part.kind == "cuda")
+        assert (part.newest_gcc is not None) == (part.kind == "cuda")
+        assert not part.build_constraints or part.kind == "torch"
+        for arch in part.archs:
+            Arch.parse(arch)
+
+
+def test_a_platforms_parts_are_of_the_kind_that_it_names_them_for(catalog):
+    for platform in catalog.platforms:
+        parts = platform.toolchain
+        for kind in ("compiler", "sysroot", "torch", "base"):
+            named = getattr(parts, kind)
+            assert named is None or (named.part.kind, catalog.parts[named.name]) == (kind, named)
+        assert {toolkit.part.kind for toolkit in parts.cuda} <= {"cuda"}
+
+
+def test_a_platforms_torch_and_python_are_those_of_its_parts(catalog):
+    for platform in catalog.platforms:
+        (source,) = platform.toolchain.torch.part.wheels
+        assert (source.machine, source.abi) == (platform.machine, platform.python.abi)
+        assert source.python.startswith(platform.python.version)
+        name, _, version = source.requirements[0].partition("==")
+        digits = 3 if platform.evidence == "exact" else 2
+        asked = Version(platform.torch.version)
+        assert name == "torch"
+        assert Version(version).release[:digits] == asked.release[:digits]
+        assert SpecifierSet(platform.torch.pinned[5:]).contains(asked, prereleases=True)
+
+
+def test_what_is_missing_of_a_platform_is_told_with_advice(catalog):
+    for platform in catalog.platforms:
+        parts = platform.toolchain
+        for role in ("sysroot", "cuda", "torch"):
+            assert getattr(parts, role) or role in parts.advice, (platform.name, role)
+        assert parts.base or platform.kind == "server" or "base" in parts.advice
+
+
+def test_no_compiler_of_a_platform_is_newer_than_its_nvcc_takes(catalog):
+    pairs = [
+        (platform.toolchain.compiler.part.gcc, toolkit.part.newest_gcc)
+        for platform in catalog.platforms
+        for toolkit in platform.toolchain.cuda
+    ]
+    assert pairs
+    assert all(gcc <= newest for gcc, newest in pairs)
+
+
+def test_a_compiler_asks_for_no_more_than_the_targets_libstdcxx_or_brings_it(catalog):
+    newest = {9: "3.4.28", 10: "3.4.28", 11: "3.4.29", 12: "3.4.30"}
+    for platform in catalog.platforms:
+        parts = platform.toolchain
+        fits = Version(newest[parts.compiler.part.gcc]) <= Version(platform.abi.glibcxx)
+        assert fits != parts.own_templates
+
+
+def test_every_arch_of_a_platform_is_made_by_one_of_its_toolkits(catalog):
+    for platform in catalog.platforms:
+        for arch in platform.cuda.drives:
+            toolkits = platform.toolchain.cuda
+            made = any(toolkit.part.makes({arch}) for toolkit in toolkits)
+            assert made or not toolkits, (platform.name, arch)
+
+
+def test_a_toolkit_is_of_the_platforms_major_release_and_not_newer_where_that_matters(catalog):
+    for platform in catalog.platforms:
+        for toolkit in platform.toolchain.cuda:
+            major = toolkit.part.version.partition(".")[0]
+            assert major == platform.cuda.version.partition(".")[0], platform.name
+
+
+def test_every_jetson_platform_has_its_releases_and_each_is_in_one_only(catalog):
+    jetsons = [platform for platform in catalog.platforms if platform.kind == "jetpack"]
+    assert len(jetsons) >= 6
+    for platform in catalog.platforms:
+        assert bool(platform.jetpack) == bool(platform.l4t) == (platform in jetsons)
+    for releases in ("jetpack", "l4t"):
+        listed = [one for platform in jetsons for one in getattr(platform, releases)]
+        assert len(listed) == len(set(listed))
+    assert all(re.fullmatch(r"r[0-9.]+", one) for platform in jetsons for one in platform.l4t)
+    assert all(Version(one) for platform in jetsons for one in platform.jetpack)
+
+
+def test_the_releases_of_a_platform_are_named_in_its_title_and_in_order(catalog):
+    for platform in catalog.platforms:
+        for releases in (platform.jetpack, [one[1:] for one in platform.l4t]):
+            assert list(releases) == sorted(releases, key=Version)
+        if platform.kind == "jetpack":
+            assert platform.name.removeprefix("jetpack-") in platform.title
+            assert platform.l4t[0].partition(".")[0] in platform.title
+
+
+def test_every_jetson_platform_says_how_a_container_reaches_the_gpu(catalog):
+    for platform in catalog.platforms:
+        line = catalog.devices_on(platform)
+        assert (line is not None) == (platform.kind == "jetpack")
+        assert line is None or all(
+            other.l4t == line.l4t or not platform.l4t[-1].startswith(other.l4t)
+            for other in catalog.device_lines
+        )
+
+
+def test_a_boards_platforms_exist_and_drive_it(catalog):
+    for board in catalog.boards:
+        assert board.platforms
+        for name in board.platforms:
+            platform = catalog.platform(name)
+            assert Arch.parse(board.arch) in platform.cuda.drives
+            assert platform.kind == {"jetson": "jetpack", "server": "server"}[board.kind]
+        names = [
+            platform.name for platform in catalog.platforms if platform.name in board.platforms
+        ]
+        assert list(board.platforms) == names, "they are oldest first"
+
+
+def test_every_platform_but_emulation_runs_on_a_board_for_each_of_its_archs(catalog):
+    for platform in catalog.platforms:
+        carried = {board.arch for board in catalog.boards if platform.name in board.platforms}
+        assert (carried == set(platform.cuda.archs)) == (platform.kind != "emulation")
+
+
+def test_names_and_aliases_of_boards_are_unique(catalog):
+    names = [name for board in catalog.boards for name in (board.name, *board.aliases)]
+    assert len(names) == len(set(names))
+    for board in catalog.boards:
+        assert all(catalog.board(name) is board for name in (board.name, *board.aliases))
+
+
+def test_every_fact_says_where_it_was_read(catalog):
+    for platform in catalog.platforms:
+        for facts in (platform.cuda, platform.python, platform.abi, platform.torch):
+            assert facts.source
+    assert all(row.source for row in (*catalog.boards, *catalog.archs))
+
+
+def test_every_arch_of_a_board_or_platform_is_known_by_its_family(catalog):
+    assert all(catalog.arch_facts(Arch.parse(board.arch)) for board in catalog.boards)
+    listed = [row.arch for row in catalog.archs]
+    assert listed == [str(arch) for arch in sorted(map(Arch.parse, set(listed)))]
+
+
+def test_no_platform_makes_what_its_cuda_no_longer_compiles_for(catalog):
+    for platform in catalog.platforms:
+        for arch in platform.cuda.drives:
+            known = catalog.arch_facts(arch)
+            last = known.last_cuda if known else ""
+            assert not last or Version(platform.cuda.version) <= Version(last)
+
+
+def test_versions_that_look_like_numbers_stay_text(catalog):
+    assert catalog.platform("jetpack-6.2").python.version == "3.10"
+    assert catalog.platform("jetpack-4.6").cuda.version == "10.2"
+
+
+def test_a_soname_of_libcudart_is_one_for_all_of_a_major_release(catalog):
+    sonames = {platform.name: platform.cuda.runtime_soname for platform in catalog.platforms}
+    assert sonames["jetpack-4.6"] == "libcudart.so.10.2"
+    assert sonames["jetpack-5.1"] == sonames["debian-12"] == "libcudart.so.11.0"
+    assert sonames["jetpack-6.2"] == "libcudart.so.12"
+    assert sonames["jetpack-7.2"] == "libcudart.so.13"
+
+
+@pytest.mark.parametrize("key", ["compiler", "sysroot", "torch", "base"])
+def test_a_platform_that_names_no_part_is_told_the_nearest_with_its_place(folder, key):
+    path = folder / "platforms/debian-12.yaml"
+    text = re.sub(rf"(?m)^  {key}: (.*)$", rf"  {key}: \1x", path.read_text())
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"debian-12\.yaml:\d+:\d+.*is not known") as caught:
+        Catalog.load(folder)
+    assert "did you mean" in str(caught.value)
+
+
+def test_a_platform_that_names_a_part_of_another_kind_is_refused(folder):
+    path = folder / "platforms/debian-12.yaml"
+    path.write_text(path.read_text().replace("compiler: gcc-11", "compiler: cuda-11.8"))
+    with pytest.raises(ConfigError, match=r"part 'cuda-11\.8' is of kind cuda, not compiler"):
+        Catalog.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "board"), [("tx2", "tx2"), ("jetson-tx2", "tx2"), ("orin-nano", "orin")]
+)
+def test_a_board_has_several_names(catalog, name, board):
+    assert catalog.board(name).name == board
+
+
+@pytest.mark.parametrize(("name", "near"), [("TX2", "tx2"), ("xavierr", "xavier")])
+def test_an_unknown_board_gets_the_nearest_and_all_known(catalog, name, near):
+    with pytest.raises(ConfigError, match=f"board '{name}' is not known") as caught:
+        catalog.board(name)
+    assert caught.value.fix.startswith(f"did you mean '{near}'? known boards: nano, tx1, tx2")
+
+
+@pytest.mark.parametrize(
+    ("release", "platform"),
+    [("4.6.1", "jetpack-4.6"), ("5.1.2", "jetpack-5.1"), ("6.0", "jetpack-6.0"),
+     ("6.1", "jetpack-6.2"), ("7.1", "jetpack-7.0"), ("7.2", "jetpack-7.2")],
+)  # fmt: skip
+def test_a_jetpack_release_is_a_platform(catalog, release, platform):
+    assert catalog.platform_of_jetpack(release).name == platform
+
+
+@pytest.mark.parametrize(
+    ("release", "near"), [("5.1.9", "5.1.6"), ("4.5", "4.6"), ("6.3", "6.2.2"), ("9", "7.2")]
+)
+def test_an_unknown_jetpack_names_the_nearest_and_all_known(catalog, release, near):
+    with pytest.raises(ConfigError, match=f"JetPack '{release}' is not known") as caught:
+        catalog.platform_of_jetpack(release)
+    assert f"the nearest known one is {near};" in caught.value.fix
+    assert "known releases: 4.6, 4.6.1" in caught.value.fix
+
+
+def test_a_jetpack_like_no_other_gets_no_suggestion(catalog):
+    with pytest.raises(ConfigError) as caught:
+        catalog.platform_of_jetpack("zzz")
+    assert caught.value.fix.startswith("known releases:")
 
 
 def test_the_boards_of_an_arch(catalog):
@@ -35,12 +281,13 @@ def test_the_boards_of_an_arch(catalog):
     assert catalog.boards_of(Arch(1, 0)) == ()
 
 
-def test_a_board_knows_how_a_container_reaches_its_gpu(catalog):
-    tx2 = catalog.boards_of(Arch(6, 2))[0]
-    line = catalog.devices_for(tx2)
+def test_a_platform_knows_how_a_container_reaches_its_gpu(catalog):
+    platform = catalog.platform("jetpack-4.6")
+    line = catalog.devices_on(platform)
     assert line is not None
-    assert line.l4t == tx2.l4t == "r32.7"
-    assert catalog.devices_for(tx2.model_copy(update={"l4t": "r1"})) is None
+    assert line.l4t == "r32.7"
+    assert catalog.devices_on(platform.model_copy(update={"l4t": ("r1.0",)})) is None
+    assert catalog.devices_on(catalog.platform("debian-12")) is None
 
 
 @pytest.mark.parametrize("name", ["debian12", "debain-12", "debian-13"])
@@ -57,7 +304,17 @@ def test_a_platform_like_no_other_gets_no_suggestion(catalog):
 
 
 def test_a_copy_of_the_data_is_read_the_same(catalog, folder):
-    assert Catalog.load(folder) == catalog
+    copy = Catalog.load(folder)
+    assert copy.boards == catalog.boards
+    assert (copy.device_lines, copy.archs) == (catalog.device_lines, catalog.archs)
+    # A part knows its file, which is another one here.
+    assert [one.model_dump() for one in copy.platforms] == [
+        one.model_dump() for one in catalog.platforms
+    ]
+    assert {name: one.part for name, one in copy.parts.items()} == {
+        name: one.part for name, one in catalog.parts.items()
+    }
+    assert all(one.file.is_relative_to(folder) for one in copy.parts.values())
 
 
 def test_a_platform_file_with_a_wrong_key_is_named_with_its_place(folder):

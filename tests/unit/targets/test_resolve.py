@@ -1,10 +1,12 @@
 import itertools
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jetship.errors import ConfigError
-from jetship.targets.resolve import DEFAULT_PLATFORM, resolve
+from jetship.targets.arch import Arch
+from jetship.targets.resolve import DEFAULT_PLATFORM, resolve, resolve_id
 
 
 @pytest.mark.parametrize(
@@ -43,9 +45,11 @@ WRONG = {
     "Pascal": "Pascal alone has 6.0, 6.1 and 6.2",
     "6.2,,7.2": "has an empty entry at position 2",
     "6.2;": "--arch '6.2;' has an empty entry at position 2",
-    "11.0": "CUDA 11.8 of debian-12 cannot compile for 11.0 (Jetson Thor)",
+    "11.0": "CUDA 11.8 of debian-12 drives no GPU of compute capability 11.0",
     "6.2,6.2": "--arch names 6.2 more than once",
-    "6.2+ptx": "it is written as MAJOR.MINOR, with +PTX behind it to add PTX",
+    "6.2+ptx": "character 5, 'p', does not belong there",
+    "+PTX6.2": "it is written as MAJOR.MINOR, with +PTX behind it to add PTX",
+    "10.1": "CUDA 12.8 and 12.9 called the Thor GPU 10.1; CUDA 13 calls it 11.0",
 }
 
 
@@ -80,7 +84,13 @@ def test_no_two_wrong_requests_are_told_the_same(catalog):
         ("6.2 6.2+PTX", "--arch names 6.2 more than once"),
         ("06.2,6.2", "--arch names 6.2 more than once"),
         ("7.2,6.2,7.2,6.2", "--arch names 6.2, 7.2 more than once"),
-        ("10.0", "no GPU of compute capability 10.0 is known"),
+        ("10.3", "no GPU of compute capability 10.3 is known"),
+        ("6,2", "--arch entry 1: '6' is not a compute capability"),
+        ("6.2:7.2", "character 4, ':', does not belong there"),
+        ("6.2/7.2", "character 4, '/', does not belong there"),
+        ("7.2 6.2\u00d7", "--arch entry 2: '6.2\u00d7' is not a compute capability"),
+        ("7.2 6.2\u00d7", "character 4, '\u00d7', does not belong there"),
+        ("\u0666\u0662", "character 1, '\u0666', does not belong there"),
     ],
 )
 def test_more_wrong_requests(catalog, arch, words):
@@ -100,7 +110,8 @@ def test_a_wrong_arch_is_told_what_the_platform_can_make_for_which_board(catalog
 def test_an_arch_that_the_platform_cannot_make_is_told_which_it_can(catalog):
     with pytest.raises(ConfigError) as caught:
         resolve(catalog, arch="11.0")
-    assert "8.7" in caught.value.why
+    assert "Jetson Thor (11.0): it begins at JetPack 7.0" in caught.value.why
+    assert "8.7" in caught.value.fix
     assert "invoke targets" in caught.value.fix
 
 
@@ -112,6 +123,158 @@ def test_an_unknown_platform_is_told_the_nearest(catalog):
     with pytest.raises(ConfigError, match="platform 'debian12' is not known") as caught:
         resolve(catalog, arch="6.2", platform="debian12")
     assert "did you mean 'debian-12'?" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("words", "platform", "ids"),
+    [
+        ({"board": "tx2"}, "jetpack-4.6", "sm62"),
+        ({"board": "jetson-nano"}, "jetpack-4.6", "sm53"),
+        ({"board": "tx2", "arch": "6.2+PTX"}, "jetpack-4.6", "sm62ptx"),
+        ({"board": "tx2", "platform": "debian-12"}, "debian-12", "sm62"),
+        ({"board": "v100"}, "server-cuda-11.8", "sm70"),
+        ({"board": "orin", "platform": "jetpack-6.2"}, "jetpack-6.2", "sm87"),
+        ({"board": "orin", "jetpack": "6.1"}, "jetpack-6.2", "sm87"),
+        ({"board": "xavier", "jetpack": "5.1.2", "platform": "jetpack-5.1"}, "jetpack-5.1", "sm72"),
+        ({"arch": "8.7", "jetpack": "6.0"}, "jetpack-6.0", "sm87"),
+        ({"arch": "7.2,8.7", "jetpack": "5.1", "fat": True}, "jetpack-5.1", "sm72.sm87"),
+        ({"arch": "11.0", "jetpack": "7.1"}, "jetpack-7.0", "sm110"),
+    ],
+)
+def test_a_board_and_a_release_are_a_target(catalog, words, platform, ids):
+    (target,) = resolve(catalog, **words)
+    assert target.id == f"{ids}-{platform}"
+
+
+# Each impossible request with all that its message has to say.
+IMPOSSIBLE = [
+    ({"arch": "7.0", "jetpack": "5.1"}, (
+        "CUDA 11.4 of jetpack-5.1 drives no GPU of compute capability 7.0",
+        "7.0 is Volta of servers, V100 and Titan V; the Xavier GPU is 7.2",
+        "jetpack-5.1 can make: 7.2 (Jetson Xavier), 8.7 (Jetson Orin)",
+    )),
+    ({"arch": "8.6", "jetpack": "6.2"}, (
+        "the Orin GPU is 8.7, and code for 8.6 does not run on it",
+        "jetpack-6.2 can make: 8.7 (Jetson Orin)",
+    )),
+    ({"board": "tx2", "platform": "jetpack-6.2"}, (
+        "jetpack-6.2 does not run on a Jetson TX2: it ends at JetPack 4.6 (L4T r32.7",
+        "possible: jetpack-4.6",
+    )),
+    ({"board": "tx2", "jetpack": "6.2.1"}, ("jetpack-6.2 does not run on a Jetson TX2",)),
+    ({"board": "thor", "platform": "jetpack-5.1"}, (
+        "it begins at JetPack 7.0 (L4T r38, Ubuntu 24.04) and ends at JetPack 7.2",
+        "possible: jetpack-7.0, jetpack-7.2",
+    )),
+    ({"board": "orin", "platform": "server-cuda-11.8"}, (
+        "server-cuda-11.8 does not run on a Jetson Orin",
+    )),
+    ({"arch": "6.2", "jetpack": "7.0"}, (
+        "CUDA 13.0 of jetpack-7.0 drives no GPU of compute capability 6.2",
+        "CUDA 13.0 has no sm_62: CUDA 12.9 is the last",
+        "Jetson TX2 (6.2): it ends at JetPack 4.6",
+        "jetpack-7.0 can make: 11.0 (Jetson Thor)",
+    )),
+    ({"arch": "10.1", "jetpack": "7.0"}, (
+        "CUDA 12.8 and 12.9 called the Thor GPU 10.1; CUDA 13 calls it 11.0",
+        "CUDA 13.0 has no sm_101: CUDA 12.9 is the last",
+    )),
+    ({"arch": "6.2", "jetpack": "6.2"}, ("CUDA 12.6 of jetpack-6.2 drives no GPU",)),
+    ({"board": "orin"}, (
+        "Jetson Orin runs several platforms: jetpack-5.1, jetpack-6.0, jetpack-6.2, jetpack-7.2",
+        "say which, such as --platform jetpack-7.2",
+    )),
+    ({"board": "xavier", "arch": "7.2"}, ("Jetson Xavier runs several platforms",)),
+    ({"arch": "8.7", "jetpack": "6.3"}, (
+        "JetPack '6.3' is not known", "the nearest known one is 6.2.2", "known releases: 4.6, ",
+    )),
+    ({"arch": "8.7", "jetpack": "6.1", "platform": "jetpack-6.0"}, (
+        "JetPack 6.1 is the platform jetpack-6.2, not jetpack-6.0",
+        "give one of --jetpack and --platform",
+    )),
+    ({"board": "tx2", "arch": "7.2"}, (
+        "the GPU of a Jetson TX2 is 6.2, not 7.2", "leave --arch out, or say --arch 6.2",
+    )),
+    ({"board": "xavier", "arch": "7.2,8.7", "jetpack": "5.1"}, (
+        "the GPU of a Jetson Xavier is 7.2, not 8.7",
+    )),
+    ({"board": "tx3"}, ("board 'tx3' is not known", "did you mean 'tx2'?")),
+    ({}, ("neither an arch nor a board is named", "--board tx2")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), IMPOSSIBLE, ids=[" ".join(words.values()) for words, _ in IMPOSSIBLE]
+)
+def test_what_does_not_go_together_is_told_with_what_is_possible(catalog, words, said):
+    with pytest.raises(ConfigError) as caught:
+        resolve(catalog, **words)
+    assert [text for text in said if text not in str(caught.value)] == []
+    assert caught.value.fix
+
+
+def test_a_server_platform_is_not_told_what_servers_are(catalog):
+    with pytest.raises(ConfigError) as caught:
+        resolve(catalog, arch="8.7", platform="server-cuda-11.8")
+    assert "Jetson Orin (8.7): it begins at JetPack 5.1" in caught.value.why
+    with pytest.raises(ConfigError) as caught:
+        resolve(catalog, arch="10.0", platform="server-cuda-11.8")
+    assert "Thor" not in caught.value.why
+
+
+def test_only_what_runs_somewhere_is_listed_as_possible(catalog):
+    for platform in catalog.platforms:
+        with pytest.raises(ConfigError) as caught:
+            resolve(catalog, arch="1.0", platform=platform.name)
+        listed = re.findall(r"([0-9.]+) \(", caught.value.fix)
+        assert listed
+        assert {Arch.parse(arch) for arch in listed} <= set(platform.cuda.drives)
+        assert [Arch.parse(arch) for arch in listed] == sorted(map(Arch.parse, listed))
+
+
+@pytest.mark.parametrize(
+    ("text", "again"),
+    [
+        ("sm62-debian-12", "sm62-debian-12"),
+        ("sm87ptx-jetpack-6.2", "sm87ptx-jetpack-6.2"),
+        ("sm87.sm72-jetpack-5.1", "sm72.sm87-jetpack-5.1"),
+        ("sm110-jetpack-7.0", "sm110-jetpack-7.0"),
+        ("cpu-jetpack-4.6", "cpu-jetpack-4.6"),
+        ("cpu-debian-12", "cpu-debian-12"),
+    ],
+)
+def test_a_target_is_found_by_its_id(catalog, text, again):
+    target = resolve_id(catalog, text)
+    assert target.id == again
+    assert resolve_id(catalog, target.id) == target
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("6.2-debian-12", "is not a target id"),
+        ("cpu-", "is not a target id"),
+        ("cpu-debian12", "platform 'debian12' is not known"),
+        ("sm62-debian12", "platform 'debian12' is not known"),
+        ("sm62-jetpack-7.0", "CUDA 12.9 is the last"),
+        ("sm62.sm62-debian-12", "names 6.2 more than once"),
+    ],
+)
+def test_an_id_of_no_target_is_told(catalog, text, words):
+    with pytest.raises(ConfigError) as caught:
+        resolve_id(catalog, text)
+    assert words in str(caught.value)
+    assert caught.value.fix
+
+
+def test_every_target_that_a_board_and_its_platforms_make_is_read_back(catalog):
+    ids = set()
+    for board in catalog.boards:
+        for name in board.platforms:
+            (target,) = resolve(catalog, board=board.name, platform=name)
+            assert resolve_id(catalog, target.id) == target
+            ids.add(target.id)
+    assert {"sm62-jetpack-4.6", "sm87-jetpack-7.2", "sm70-server-cuda-11.8"} <= ids
 
 
 @given(st.text(max_size=12) | st.text("0123456789.,; +PTXsm_", max_size=16))

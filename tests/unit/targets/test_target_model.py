@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jetship.errors import ConfigError
-from jetship.targets.model import Arch, DeviceCode, Target, parse_target_id
+from jetship.targets.arch import Arch, DeviceCode
+from jetship.targets.model import Target, parse_target_id
+from packaging.markers import Marker
 from packaging.version import Version
 from pydantic import ValidationError
 
@@ -57,7 +59,7 @@ def test_a_target_id_is_read_back_over_all_archs_with_and_without_ptx(debian_12)
     assert len(ids) == len(chosen) * len(NAMES)
 
 
-@given(st.lists(CODE, min_size=1, max_size=4), st.sampled_from(NAMES))
+@given(st.lists(CODE, max_size=4), st.sampled_from(NAMES))
 def test_any_target_id_is_read_back(debian_12, code, name):
     target = Target(tuple(code), debian_12.model_copy(update={"name": name}))
     assert parse_target_id(target.id) == (tuple(code), name)
@@ -65,7 +67,8 @@ def test_any_target_id_is_read_back(debian_12, code, name):
 
 @pytest.mark.parametrize(
     "text", ["", "sm62", "sm62-", "debian-12", "6.2-debian-12", "sm6-debian-12", "sm62.-debian-12",
-             "sm62.72-debian-12", "sm62PTX-debian-12", "ptx-debian-12"]
+             "sm62.72-debian-12", "sm62PTX-debian-12", "ptx-debian-12", "cpu", "cpu-",
+             "CPU-debian-12", "cpu.sm62-debian-12"]
 )  # fmt: skip
 def test_what_is_not_a_target_id_is_refused(text):
     with pytest.raises(ConfigError, match="is not a target id") as caught:
@@ -79,6 +82,25 @@ def test_a_target_says_how_torch_writes_its_archs(debian_12):
     assert str(target) == "sm62.sm72ptx-debian-12"
     assert target.arch_list == "6.2;7.2+PTX"
     assert target.local_version == "debian12.torch271.cxx11abi.cu118.sm62.sm72ptx"
+
+
+def test_a_target_without_device_code_says_so(debian_12):
+    target = Target((), debian_12)
+    assert str(target) == "cpu-debian-12"
+    assert target.arch_list == ""
+    assert target.local_version == "debian12.torch271.cxx11abi.cu118.cpu"
+
+
+def test_a_torch_is_required_exactly_or_as_the_platform_says(catalog, debian_12):
+    assert debian_12.torch.pinned == "torch==2.7.1"
+    assert catalog.platform("jetpack-5.1").torch.pinned == "torch>=2.1.0a0,<2.2"
+
+
+def test_markers_are_those_of_the_target(catalog):
+    markers = catalog.platform("jetpack-6.2").markers
+    assert (markers["platform_machine"], markers["python_version"]) == ("aarch64", "3.10")
+    assert Marker("python_version >= '3.9' and sys_platform == 'linux'").evaluate(markers)
+    assert not Marker("python_version < '3.9'").evaluate(markers)
 
 
 @pytest.mark.parametrize("release", ["2.7.1", "2.1.0a0+41361538.nv23.06", "1.10.0a0+git36449ea"])
