@@ -11,6 +11,11 @@
 include("${CMAKE_CURRENT_LIST_DIR}/target.cmake")
 set(JETSHIP_ROOT "${CMAKE_CURRENT_LIST_DIR}")
 
+if(JETSHIP_ROOT MATCHES "[ \t;]")
+  message(FATAL_ERROR "CMake cannot identify nvcc in a folder with a space in its path: "
+    "${JETSHIP_ROOT}. Move it, or export it again elsewhere.")
+endif()
+
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR "${JETSHIP_MACHINE}")
 
@@ -50,6 +55,7 @@ if(JETSHIP_CUDA)
   set(CMAKE_CUDA_COMPILER "${CUDAToolkit_ROOT}/bin/nvcc")
   # nvcc -ccbin: the very compiler of the C++ files, or CUDA's headers refuse one of the two.
   set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}")
+  unset(ENV{CUDAHOSTCXX})
   # "62-real" is machine code for sm_62 alone; without "-real" there is PTX as well.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES "${JETSHIP_CUDA_ARCHITECTURES}")
@@ -60,8 +66,10 @@ if(JETSHIP_CUDA)
   set(CMAKE_CUDA_FLAGS_INIT
     "--cudart=shared -D_GLIBCXX_USE_CXX11_ABI=${JETSHIP_CXX11_ABI}${_jetship_folders}")
 else()
-  # A target without device code: a CUDA toolkit of the build machine must not step in.
+  # A target without device code: a CUDA toolkit of the build machine must not step in. The
+  # first answers check_language(CUDA), the second stops enable_language(CUDA).
   set(CMAKE_CUDA_COMPILER NOTFOUND)
+  set(ENV{CUDACXX} "${JETSHIP_TARGET}-has-no-device-code")
 endif()
 
 # --- where find_package() and its like look --------------------------------------------------

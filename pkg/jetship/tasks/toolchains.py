@@ -23,7 +23,7 @@ from jetship.toolchain.prepare import prepare
     records={"asked": Asked, "given": Given},
     help={
         "deploy": DEPLOY_HELP,
-        "export": "write a folder for CMake, with links into the cache; replaced if exported before",
+        "export": "write a folder for CMake, as links into the cache; replaces an earlier export",
         "copy": "with --export: copies instead of links, so that the folder may be moved",
         "json": JSON_HELP,
     },

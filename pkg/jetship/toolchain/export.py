@@ -8,6 +8,7 @@ that tells the truth about the target where the wheel at hand is another build o
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -15,20 +16,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from jetship import proc
 from jetship.datafiles import data_dir
 from jetship.elf import read_elf
-from jetship.errors import ConfigError
+from jetship.errors import ConfigError, ToolMissingError
 from jetship.store import disk_errors, write_atomically
 from jetship.targets.model import Target
 from jetship.toolchain.model import Toolchain
+from jetship.toolchain.wrappers import NEEDED_MACHINE
 
 MARKER = "jetship-export.json"
 FACTS = "target.cmake"
 TORCH_CONFIG = "TorchConfig.cmake"
 # nvcc links every program to this library of device code. It matters to kernels that start
-# kernels; an archive without members serves all others.
+# kernels; an empty one serves all others.
 DEVICE_RUNTIME = "libcudadevrt.a"
-_NO_MEMBERS = b"!<arch>\n"
 # What a C++ project takes of an unpacked wheel; the Python half of torch stays out.
 TORCH_FOLDERS = ("include", "lib")
 
@@ -53,6 +55,7 @@ def export(toolchain: Toolchain, target: Target, folder: Path, *, copy: bool = F
     Raises:
         ConfigError: `folder` holds something else, or torch has no files for CMake.
         DownloadError: the disk is full or read-only.
+        ToolMissingError: the cross compiler does not run here.
     """
     folder = folder.resolve()
     require_own(folder)
@@ -65,11 +68,18 @@ def export(toolchain: Toolchain, target: Target, folder: Path, *, copy: bool = F
 
 
 def require_own(folder: Path) -> None:
-    """Make sure that nothing is lost when `folder` is written anew.
+    """Make sure that nothing is lost when `folder` is written anew, and that CMake can use it.
 
     Raises:
-        ConfigError: it is a file, or a folder with something that jetship did not export.
+        ConfigError: it is a file, or a folder with something that jetship did not export; or
+            there is a space in its path.
     """
+    if re.search(r"[\s;]", str(folder)):
+        raise ConfigError(
+            f"the path {folder} has a space in it",
+            why="CMake cannot identify nvcc there",
+            fix="name another folder with --export",
+        )
     if not folder.exists() or (folder / MARKER).is_file():
         return
     if not folder.is_dir() or any(folder.iterdir()):
@@ -175,13 +185,32 @@ def _fill(made: Path, toolchain: Toolchain, target: Target, *, copy: bool) -> No
     for stub in sorted(toolchain.stubs.iterdir()):
         _take(stub, made / "stubs" / stub.name, copy=copy)
     if not any((path / DEVICE_RUNTIME).exists() for path in toolchain.cuda_libraries):
-        write_atomically(made / "stubs" / DEVICE_RUNTIME, _NO_MEMBERS)
+        _make_device_runtime(toolchain, made / "stubs" / DEVICE_RUNTIME)
     _view_torch(toolchain, made / toolchain.site_packages.name, copy=copy)
     source = _toolchain_file(toolchain)
     write_atomically(made / source.name, source.read_bytes())
     write_atomically(made / FACTS, facts_text(facts_of(toolchain, target)).encode())
     record = {"target": target.id, "toolchain": str(toolchain.root), "copy": copy}
     write_atomically(made / MARKER, json.dumps(record, indent=2).encode())
+
+
+def _make_device_runtime(toolchain: Toolchain, archive: Path) -> None:
+    """Make an archive of one empty object."""
+    empty = archive.with_suffix(".o")
+    program = toolchain.bin / toolchain.multiarch
+    steps: tuple[list[str | Path], ...] = (
+        [f"{program}-gcc", "-x", "c", "-c", "-o", empty, os.devnull],
+        [f"{program}-ar", "rcs", archive, empty],
+    )
+    for words in steps:
+        done = proc.run(words)
+        if not done.ok:
+            raise ToolMissingError(
+                "the cross compiler of the toolchain does not work on this machine",
+                why=done.stderr.strip()[-300:],
+                fix=NEEDED_MACHINE,
+            )
+    empty.unlink()
 
 
 def _view_torch(toolchain: Toolchain, view: Path, *, copy: bool) -> None:

@@ -13,7 +13,17 @@ from jetship.errors import BuildError, CheckError
 from jetship.tasks.main import program
 
 ROOT = Path(__file__).parents[3]
-TASKS = ["build", "check", "image", "smoke", "matrix", "targets", "doctor", "lock"]
+TASKS = [
+    "build",
+    "check",
+    "image",
+    "smoke",
+    "matrix",
+    "toolchain",
+    "targets",
+    "doctor",
+    "pins",
+]
 
 
 @pytest.fixture
