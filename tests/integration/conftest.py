@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from jetship.store import Store, default_root
 from jetship.targets.catalog import Catalog
-from jetship.targets.resolve import DEFAULT_PLATFORM
+from jetship.targets.resolve import resolve
 from jetship.toolchain.model import Toolchain
 from jetship.toolchain.prepare import prepare
 from product import PROJECTS, invoke
@@ -24,7 +24,7 @@ def interruptible() -> None:
 @pytest.fixture(scope="session")
 def toolchain() -> Toolchain:
     """The toolchain that all tests share which are not about getting one."""
-    return prepare(Catalog.load().platform(DEFAULT_PLATFORM), Store(default_root()))
+    return prepare(resolve(Catalog.load(), arch="6.2")[0], Store(default_root()))
 
 
 @pytest.fixture

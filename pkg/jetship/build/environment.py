@@ -108,7 +108,8 @@ def _require_torch(toolchain: Toolchain, found: str) -> None:
         raise ConfigError(
             f"the toolchain of {toolchain.platform.name} holds torch {found}, "
             f"and the platform says {wanted}",
-            fix="pass the wheel of the platform's own torch with --torch-wheel",
+            fix="pass the wheel of the platform's own torch with --torch-wheel, or describe the "
+            "platform that has this one in a --targets-file",
         )
 
 

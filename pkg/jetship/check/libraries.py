@@ -4,7 +4,6 @@ There is no cache on disk: the tables of a whole sysroot and torch are read in a
 """
 
 import os
-import runpy
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Self
 
 from jetship.check import mangled
 from jetship.check.findings import Grade
-from jetship.datafiles import data_dir
+from jetship.check.symboltables import symbol_table
 from jetship.elf import MAGIC, ElfError, ElfFile, Undefined, read_elf
 from jetship.errors import CheckError
 from jetship.targets.model import Platform
@@ -174,29 +173,6 @@ def _graded(name: str, elf: ElfFile, platform: Platform, grade: Grade) -> Librar
     abis = {mangled.string_abi(export) for export in elf.exports if mangled.in_torch(export)}
     other_abi = other if other in abis and wanted not in abis else None
     return Library(name, elf, "derived", other_abi=other_abi)
-
-
-@dataclass(frozen=True)
-class SymbolTable:
-    """Names that a library exports; only some of them where `partial` is set."""
-
-    names: frozenset[str]
-    partial: bool
-
-
-def symbol_table(toolchain: Toolchain, library: str) -> SymbolTable | None:
-    """Return the names that another build of the toolchain's torch exports from a library.
-
-    None where none was written down (see toolchains/symbols/extract.py).
-    """
-    version = str(runpy.run_path(str(toolchain.torch / "version.py"))["__version__"])
-    release = version.partition("+")[0]
-    path = data_dir("toolchains") / "symbols" / f"torch-{release}" / f"{library}.txt"
-    if not path.is_file():
-        return None
-    lines = path.read_text(encoding="ascii").splitlines()
-    names = frozenset(line for line in lines if not line.startswith("#"))
-    return SymbolTable(names, any(line.startswith("# partial") for line in lines))
 
 
 def _elf_of(name: str, exports: frozenset[str], platform: Platform) -> ElfFile:

@@ -75,12 +75,8 @@ def image(
     chosen = [(target, wheel_for(target, given=wheel, dist=dist)) for target in targets]
     deployment = _deployment(catalog, deploy)
     client = connect()
-    rows = [
-        _assemble(
-            catalog, target, path, deployment, client=client, base=base, own_parts=given.parts
-        )
-        for target, path in chosen
-    ]
+    settings: dict[str, Any] = {"client": client, "base": base, "own_parts": given.parts}
+    rows = [_assemble(catalog, target, path, deployment, **settings) for target, path in chosen]
     if json:
         console.emit_json({"images": rows})
         return

@@ -9,10 +9,17 @@ from invoke.context import Context
 from jetship import console
 from jetship.errors import ConfigError
 from jetship.store import Store, default_root
-from jetship.targets.catalog import Catalog
 from jetship.targets.model import Target
 from jetship.tasks.command import command
-from jetship.tasks.request import DEPLOY_FILE, DEPLOY_HELP, JSON_HELP, Asked, Given, targets_of
+from jetship.tasks.request import (
+    DEPLOY_FILE,
+    DEPLOY_HELP,
+    JSON_HELP,
+    Asked,
+    Given,
+    Known,
+    targets_of,
+)
 from jetship.toolchain import export as exports
 from jetship.toolchain.export import Exported
 from jetship.toolchain.model import Toolchain
@@ -20,7 +27,7 @@ from jetship.toolchain.prepare import prepare
 
 
 @command(
-    records={"asked": Asked, "given": Given},
+    records={"asked": Asked, "given": Given, "known": Known},
     help={
         "deploy": DEPLOY_HELP,
         "export": "write a folder for CMake, as links into the cache; replaces an earlier export",
@@ -33,6 +40,7 @@ def toolchain(
     *,
     asked: Asked,
     given: Given,
+    known: Known,
     deploy: str = str(DEPLOY_FILE),
     export: str = "",
     copy: bool = False,
@@ -46,7 +54,7 @@ def toolchain(
         invoke toolchain --arch 6.2 --export ~/tx2
         cmake -B build -DCMAKE_TOOLCHAIN_FILE=~/tx2/aarch64-linux-gnu.cmake
     """
-    catalog = Catalog.load()
+    catalog = known.catalog(deploy)
     targets = targets_of(catalog, _together(asked), deploy=deploy)
     _require_sense(targets, export=export, copy=copy)
     if export:

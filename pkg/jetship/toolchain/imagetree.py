@@ -11,13 +11,14 @@ import shutil
 import sys
 import tarfile
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import docker
 import docker.errors
+from docker.models.containers import Container
 from docker.models.images import Image
 
 from jetship import console
@@ -102,8 +103,9 @@ def export_image(name: str, platform: Platform, store: Store) -> ImageTree:
         def make(root: Path) -> None:
             console.step(f"exporting what is needed of {name} (once)")
             store.require_space(int(image.attrs.get("Size", 0)))
-            with engine_errors(f"exporting {name}"):
-                unpack(_exported(client, image), root)
+            with engine_errors(f"exporting {name}"), _container(client, image) as container:
+                # docker's stubs say str; it is what the socket gives.
+                unpack(cast("Iterator[bytes]", container.export(CHUNK_BYTES)), root)
             for found in _torch_versions(root, "*"):
                 layout.complete_torch(found.parent.parent)
 
@@ -198,13 +200,13 @@ def _require_machine(image: Image, name: str, platform: Platform) -> None:
         )
 
 
-def _exported(client: docker.DockerClient, image: Image) -> Iterator[bytes]:
-    """Yield the archive of the image's file system."""
-    # The command is never started: a container has to have one.
+@contextmanager
+def _container(client: docker.DockerClient, image: Image) -> Iterator[Container]:
+    """Yield a container of the image that is never started; it is gone afterwards."""
+    # Of the command there is only the name: a container has to have one.
     container = client.containers.create(image, ["true"], network_disabled=True)
     try:
-        # docker's stubs say str; it is what the socket gives.
-        yield from cast("Iterator[bytes]", container.export(chunk_size=CHUNK_BYTES))
+        yield container
     finally:
         container.remove(force=True, v=True)
 
