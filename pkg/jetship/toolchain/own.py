@@ -64,7 +64,11 @@ def own_cuda(path: Path) -> Given:
     said = proc.run([nvcc, "--version"]).stdout
     release = re.search(r"release (\d+\.\d+)", said)
     if release is None:
-        raise ConfigError(f"{nvcc} does not say its release", why=said.strip()[-200:])
+        raise ConfigError(
+            f"{nvcc} does not say its release",
+            why=said.strip()[-200:],
+            fix=f"{nvcc} --version has to work here: --cuda-home takes a toolkit for x86-64",
+        )
     return Given(path.resolve(), f"{path.resolve()} {said}", release[1])
 
 
@@ -116,7 +120,9 @@ def own_torch(wheel: Path, store: Store) -> Given:
         with store.scratch() as scratch:
             unpack_wheels([wheel], scratch / "wheels-own")
             if not (scratch / "wheels-own/torch/version.py").is_file():
-                raise ConfigError(f"--torch-wheel {wheel} holds no torch")
+                raise ConfigError(
+                    f"--torch-wheel {wheel} holds no torch", fix="name a torch-*.whl file"
+                )
             layout.lay_out_torch(scratch, root)
 
     return Given(store.tree("torch-own", digest, make), digest, exact=True)

@@ -1,3 +1,4 @@
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,3 +90,35 @@ def make_deb(tmp_path) -> MakeDeb:
 @pytest.fixture
 def link() -> type[Link]:
     return Link
+
+
+@pytest.fixture
+def make_wheel_file(tmp_path) -> Callable[[str, Mapping[str, str]], Path]:
+    """Make a zip file that can be unpacked as a wheel."""
+
+    def make(name: str, members: Mapping[str, str]) -> Path:
+        path = tmp_path / f"{name}.whl"
+        with zipfile.ZipFile(path, "w") as archive:
+            for member, text in members.items():
+                archive.writestr(member, text)
+        return path
+
+    return make
+
+
+@pytest.fixture
+def grow() -> Callable[[Path, Mapping[str, str | Link]], Path]:
+    """Write a tree of text files, programs and links."""
+
+    def grow(folder: Path, files: Mapping[str, str | Link]) -> Path:
+        for name, content in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, Link):
+                path.symlink_to(content.target)
+            else:
+                path.write_text(content)
+                path.chmod(0o755 if content.startswith("#!") else 0o644)
+        return folder
+
+    return grow

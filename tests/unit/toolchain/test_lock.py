@@ -4,6 +4,8 @@ from hypothesis import strategies as st
 from jetship.datafiles import data_dir
 from jetship.errors import ConfigError
 from jetship.toolchain.lock import Lock, Locked, lock_path, read_lock, write_lock
+from packaging.utils import parse_wheel_filename
+from packaging.version import Version
 from pydantic import ValidationError
 
 SHA = "ab" * 32
@@ -20,8 +22,8 @@ ITEMS = st.builds(
     sha256=st.integers(0, 2**256 - 1).map("{:064x}".format) | st.just("1" * 64),
     size=st.integers(1, 10**12),
 )
-PARTS = st.dictionaries(
-    st.text("abc_", min_size=1, max_size=4),
+SOURCES = st.dictionaries(
+    st.text("abc/_", min_size=1, max_size=4),
     st.lists(ITEMS, min_size=1, max_size=3, unique_by=lambda item: item.name).map(
         lambda items: tuple(sorted(items, key=lambda item: item.name))
     ),
@@ -30,38 +32,64 @@ PARTS = st.dictionaries(
 )
 
 
-@given(PARTS)
-def test_a_lock_is_read_back_as_it_was_written(tmp_path_factory, debian_12, parts):
+@given(SOURCES)
+def test_a_lock_is_read_back_as_it_was_written(tmp_path_factory, sources):
     folder = tmp_path_factory.getbasetemp()
-    lock = Lock(parts=parts)
-    path = write_lock(debian_12, lock, folder)
-    assert path == lock_path(debian_12, folder)
-    assert read_lock(debian_12, folder) == lock
+    lock = Lock(sources=sources)
+    path = write_lock("gcc-11", lock, folder)
+    assert path == lock_path("gcc-11", folder) == folder / "locks/gcc-11.yaml"
+    assert read_lock("gcc-11", folder) == lock
 
 
-def test_a_lock_is_the_same_bytes_whatever_the_order(tmp_path, debian_12):
+def test_a_lock_is_the_same_bytes_whatever_the_order(tmp_path):
     other = ITEM.model_copy(update={"name": "aaa"})
-    one = write_lock(debian_12, Lock(parts={"b": (ITEM, other), "a": (ITEM,)}), tmp_path)
+    one = write_lock("gcc-11", Lock(sources={"b": (ITEM, other), "a": (ITEM,)}), tmp_path)
     first = one.read_bytes()
-    two = write_lock(debian_12, Lock(parts={"a": (ITEM,), "b": (other, ITEM)}), tmp_path)
+    two = write_lock("gcc-11", Lock(sources={"a": (ITEM,), "b": (other, ITEM)}), tmp_path)
     assert two.read_bytes() == first
-    assert b"invoke lock --platform debian-12" in first
+    assert b"invoke pins --part gcc-11" in first
+    assert b"change toolchains/parts/gcc-11.yaml" in first
+
+
+def test_a_lock_of_a_users_part_says_which_file_describes_that(tmp_path):
+    path = write_lock("mine", Lock(sources={"a": (ITEM,)}), tmp_path, described_in="boards.yaml")
+    assert "change boards.yaml and" in path.read_text()
+    assert read_lock("mine", tmp_path).sources == {"a": (ITEM,)}
+
+
+def test_the_digests_of_a_lock_name_their_source_in_a_stable_order():
+    other = ITEM.model_copy(update={"sha256": "cd" * 32})
+    lock = Lock(sources={"b": (ITEM,), "a": (other, ITEM)})
+    assert lock.digests == (f"a {'cd' * 32}", f"a {SHA}", f"b {SHA}")
 
 
 def test_the_lock_files_are_what_their_writer_writes(tmp_path, catalog):
-    for platform in catalog.platforms:
-        written = write_lock(platform, read_lock(platform), tmp_path)
-        assert written.read_bytes() == lock_path(platform).read_bytes()
-    assert lock_path(catalog.platforms[0]).is_relative_to(data_dir("toolchains"))
+    for name in catalog.parts:
+        written = write_lock(name, read_lock(name), tmp_path)
+        assert written.read_bytes() == lock_path(name).read_bytes()
+        assert lock_path(name).is_relative_to(data_dir("toolchains"))
 
 
-def test_every_locked_package_fits_its_part(catalog):
-    for platform in catalog.platforms:
-        for name, files in read_lock(platform).parts.items():
-            part = platform.toolchain.packages.get(name)
+def test_every_locked_file_fits_its_source(catalog):
+    for name in catalog.parts:
+        for source, files in read_lock(name).sources.items():
+            kind, _, machine = source.split("/")
+            assert files
             for item in files:
-                assert item.file.endswith(".deb" if part else ".whl")
-                assert part is None or item.architecture in (part.architecture, "all")
+                if kind == "debian":
+                    assert item.architecture in (machine, "all")
+                else:
+                    assert parse_wheel_filename(item.file)[:2] == (item.name, Version(item.version))
+
+
+def test_wheels_are_of_the_machine_and_python_of_their_source(catalog):
+    for name in catalog.parts:
+        for source, files in read_lock(name).sources.items():
+            kind, machine, abi = source.split("/")
+            for item in files if kind == "wheels" else ():
+                tags = parse_wheel_filename(item.file)[3]
+                assert {tag.abi for tag in tags} <= {abi, "abi3", "none"}
+                assert all(tag.platform == "any" or machine in tag.platform for tag in tags)
 
 
 @pytest.mark.parametrize(
@@ -87,24 +115,24 @@ def test_an_empty_file_cannot_be_locked():
         Locked.model_validate(ITEM.model_dump() | {"size": 0})
 
 
-def test_a_lock_with_a_wrong_digest_is_told_with_its_place(tmp_path, debian_12):
-    path = write_lock(debian_12, Lock(parts={"torch": (ITEM,)}), tmp_path)
+def test_a_lock_with_a_wrong_digest_is_told_with_its_place(tmp_path):
+    path = write_lock("torch-2", Lock(sources={"wheels": (ITEM,)}), tmp_path)
     path.write_text(path.read_text().replace(SHA, "short"))
-    with pytest.raises(ConfigError, match=r"debian-12\.yaml:7:\d+: parts\.torch\.0\.sha256"):
-        read_lock(debian_12, tmp_path)
+    with pytest.raises(ConfigError, match=r"torch-2\.yaml:7:\d+: sources\.wheels\.0\.sha256"):
+        read_lock("torch-2", tmp_path)
 
 
-def test_a_lock_with_an_unknown_key_is_told_the_nearest(tmp_path, debian_12):
-    path = write_lock(debian_12, Lock(parts={"torch": (ITEM,)}), tmp_path)
+def test_a_lock_with_an_unknown_key_is_told_the_nearest(tmp_path):
+    path = write_lock("torch-2", Lock(sources={"wheels": (ITEM,)}), tmp_path)
     path.write_text(path.read_text().replace("sha256:", "sha265:"))
     with pytest.raises(ConfigError, match="did you mean 'sha256'"):
-        read_lock(debian_12, tmp_path)
+        read_lock("torch-2", tmp_path)
 
 
-def test_a_lock_of_another_format_or_none_is_refused(tmp_path, debian_12):
+def test_a_lock_of_another_format_or_none_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="does not exist"):
-        read_lock(debian_12, tmp_path)
-    path = write_lock(debian_12, Lock(parts={}), tmp_path)
-    path.write_text("version: 2\nparts: {}\n")
+        read_lock("torch-2", tmp_path)
+    path = write_lock("torch-2", Lock(sources={}), tmp_path)
+    path.write_text("version: 2\nsources: {}\n")
     with pytest.raises(ConfigError, match="version"):
-        read_lock(debian_12, tmp_path)
+        read_lock("torch-2", tmp_path)

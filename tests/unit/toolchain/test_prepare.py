@@ -1,285 +1,324 @@
-import hashlib
+"""Which parts a target's toolchain is made of, and how they are linked together."""
+
 import os
-import zipfile
+from pathlib import Path
 
 import pytest
 from jetship import proc
-from jetship.errors import ConfigError, DownloadError, ToolMissingError
-from jetship.toolchain import assemble, debian, prepare, pypi
-from jetship.toolchain.lock import Lock, Locked
-from jetship.toolchain.model import Toolchain
+from jetship.errors import ConfigError, ToolMissingError
+from jetship.targets.model import Target
+from jetship.targets.resolve import resolve
+from jetship.toolchain import prepare as module
+from jetship.toolchain import wrappers
+from jetship.toolchain.own import OwnParts
+from jetship.toolchain.prepare import is_prepared, plan, prepare, prepare_base
+from jetship.toolchain.sources import PartTree
 
-PARTS = ("buildroot", "nvcc", "sysroot", "cuda_headers", "torch", "runtime", "torch_dependencies")
-CUDA = "usr/lib/nvidia-cuda-toolkit"
-LIBS = "usr/lib/aarch64-linux-gnu"
 TRIPLET = "aarch64-linux-gnu"
-
 GCC = """\
 #!/bin/sh
 for word; do
     if [ "$before" = -o ]; then echo stub > "$word"; fi
     before=$word
 done
-if [ "$1" = -dumpmachine ] || [ "$2" = -dumpmachine ] || [ "$3" = -dumpmachine ]; then
-    echo aarch64-linux-gnu
-else
-    printf '%s\\n' "$0" "$@"
-fi
+case " $* " in *" -dumpmachine "*) echo aarch64-linux-gnu ;; esac
 """
+NVCC = "#!/bin/sh\necho Cuda compilation tools, release {release}, V{release}.1\n"
 
 
-def item(name: str, version: str = "1", sha256: str = "") -> Locked:
-    digest = sha256 or hashlib.sha256(name.encode()).hexdigest()
-    return Locked(name=name, version=version, file=f"{name}_all.deb", sha256=digest, size=1)
-
-
-def lock_of(**parts) -> Lock:
-    return Lock(parts={name: (item(name),) for name in PARTS} | parts)
-
-
-def digest(platform, lock) -> str:
-    parts = prepare.TOOLCHAIN_PACKAGES + prepare.TOOLCHAIN_WHEELS
-    return prepare._digest(platform, lock, parts)
-
-
-@pytest.mark.parametrize("part", ["buildroot", "nvcc", "sysroot", "cuda_headers", "torch"])
-def test_the_toolchain_is_another_when_a_file_changes(debian_12, part):
-    changed = lock_of(**{part: (item(part, sha256="0" * 64),)})
-    assert digest(debian_12, changed) != digest(debian_12, lock_of())
-    more = lock_of(**{part: (item(part), item("more"))})
-    assert digest(debian_12, more) != digest(debian_12, lock_of())
-
-
-def test_the_toolchain_is_the_same_when_another_part_changes(debian_12):
-    changed = lock_of(runtime=(item("runtime", sha256="0" * 64),))
-    assert (
-        digest(debian_12, changed) == digest(debian_12, lock_of()) == digest(debian_12, lock_of())
-    )
-
-
-def test_the_toolchain_is_another_when_the_compiler_or_the_recipe_changes(debian_12, monkeypatch):
-    before = digest(debian_12, lock_of())
-    source = debian_12.toolchain.model_copy(update={"compiler": "g++-12"})
-    assert digest(debian_12.model_copy(update={"toolchain": source}), lock_of()) != before
-    real = prepare.inspect.getsource
-    for module in (assemble, debian, prepare):
-        monkeypatch.setattr(
-            prepare.inspect, "getsource",
-            lambda asked, module=module: real(asked) + ("#" if asked is module else ""),
-        )  # fmt: skip
-        assert digest(debian_12, lock_of()) != before
-
-
-def test_a_lock_without_a_part_is_refused(debian_12):
-    with pytest.raises(ConfigError, match="has no part 'torch'") as caught:
-        digest(debian_12, Lock(parts={name: (item(name),) for name in PARTS if name != "torch"}))
-    assert "invoke lock --platform debian-12" in caught.value.fix
-
-
-def test_a_lock_that_is_older_than_its_platform_is_refused(store, debian_12, monkeypatch):
-    monkeypatch.setattr(pypi, "fetch", lambda *_: pytest.fail("nothing may be downloaded"))
-    with pytest.raises(ConfigError, match="does not fit its platform file: part torch") as caught:
-        prepare._wheels(store, debian_12, lock_of(torch=(item("torch", "2.6"),)), "torch")
-    assert "torch==2.7.1" in caught.value.why
-    assert "invoke lock" in caught.value.fix
-
-
-def test_names_of_wheels_are_compared_in_their_normal_form(store, debian_12, monkeypatch):
-    part = debian_12.toolchain.wheels["torch"].model_copy(
-        update={"requirements": ("MarkupSafe==3.0.2", "typing_extensions==4.12.2")}
-    )
-    source = debian_12.toolchain.model_copy(update={"wheels": {"torch": part}})
-    platform = debian_12.model_copy(update={"toolchain": source})
-    monkeypatch.setattr(pypi, "fetch", lambda *_: ["fetched"])
-    files = (item("markupsafe", "3.0.2"), item("typing-extensions", "4.12.2"))
-    assert prepare._wheels(store, platform, lock_of(torch=files), "torch") == ["fetched"]
-
-
-def wheel(path, members):
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text in members.items():
-            archive.writestr(name, text)
-    return path
-
-
-def test_wheels_are_unpacked_side_by_side(tmp_path):
-    one = wheel(tmp_path / "one.whl", {"one/x.py": "1", "one.dist-info/RECORD": ""})
-    two = wheel(tmp_path / "two.whl", {"two/x.py": "2"})
-    prepare.unpack_wheels([one, two], tmp_path / "site")
-    assert (tmp_path / "site/one/x.py").read_text() == "1"
-    assert (tmp_path / "site/two/x.py").read_text() == "2"
-
-
-def test_a_damaged_wheel_is_named(tmp_path):
-    (tmp_path / "bad.whl").write_text("x")
-    with pytest.raises(DownloadError, match=r"bad\.whl cannot be unpacked"):
-        prepare.unpack_wheels([tmp_path / "bad.whl"], tmp_path / "site")
-
-
-@pytest.fixture
-def outside(make_deb, link, tmp_path, monkeypatch, debian_12):
-    """All that `prepare` fetches, as small packages; returns the lock's parts to change."""
-    programs = [f"usr/bin/{name}" for name in assemble.CUDA_PROGRAMS]
-    packages = {
-        "buildroot": make_deb("buildroot", {
-            f"usr/bin/{TRIPLET}-g++-11": GCC,
-            f"usr/bin/{TRIPLET}-gcc-11": GCC,
-            f"usr/bin/{TRIPLET}-ld": "#!/bin/sh\necho ld $LD_LIBRARY_PATH\n",
-            f"usr/lib/gcc-cross/{TRIPLET}/11/libstdc++.so": link("../../libstdc++.so.6"),
-            f"usr/lib/gcc-cross/{TRIPLET}/11/libasan.so": link("../../libasan.so.6"),
-            f"usr/lib/gcc-cross/{TRIPLET}/11/libgcc.so": "(script)",
-        }),
-        "nvcc": make_deb("nvcc", {
-            f"{CUDA}/bin/nvcc": "#!/bin/sh\necho Cuda compilation tools, release 11.8, V11.8.89\n",
-            f"{CUDA}/bin/cicc": "#!/bin/sh\n",
-            f"{CUDA}/bin/crt/link.stub": "",
-            f"{CUDA}/libdevice/libdevice.10.bc": "",
-            **dict.fromkeys(programs, "#!/bin/sh\n"),
-        }),
-        "sysroot": make_deb("sysroot", {
-            f"{LIBS}/libstdc++.so.6": "the target's libstdc++",
-            f"{LIBS}/libcudart.so.11.8.89": "the target's libcudart",
-            f"{LIBS}/libcudart.so.11.0": link("libcudart.so.11.8.89"),
-        }),
-    }  # fmt: skip
-    wheels = {
-        "cuda_headers": wheel(tmp_path / "h.whl", {
-            "nvidia/cuda_runtime/include/cuda.h": "", "nvidia/cuda_cccl/include/cuda/std/array": "",
-        }),
-        "torch": wheel(tmp_path / "t.whl", {"torch/version.py": "__version__ = '2.7.1'\n"}),
-    }  # fmt: skip
-    asked = debian_12.toolchain.wheels
-    parts = {
-        name: tuple(
-            item(prepare._normal(text).partition("==")[0], text.partition("==")[2])
-            for text in asked[name].requirements
-        )
-        for name in wheels
-    }
-    monkeypatch.setattr(prepare, "read_lock", lambda _: lock_of(**parts))
-    monkeypatch.setattr(debian, "fetch", lambda *words: [packages[words[-1][0].name]])
-    found = {part[0].name: wheels[name] for name, part in parts.items()}
-    monkeypatch.setattr(pypi, "fetch", lambda *words: [found[words[-1][0].name]])
-    return packages, parts
-
-
-def test_a_toolchain_is_assembled_once_from_what_was_fetched(
-    store, debian_12, outside, monkeypatch
-):
-    assert not prepare.is_prepared(debian_12, store)
-    toolchain = prepare.prepare(debian_12, store)
-    assert prepare.is_prepared(debian_12, store)
-    assert toolchain.root.is_relative_to(store.root / "trees")
-    assert toolchain.multiarch == TRIPLET
-    made = {path.relative_to(toolchain.root).as_posix() for path in toolchain.root.rglob("*")}
-    assert {
-        "bin/aarch64-linux-gnu-g++", "bin/aarch64-linux-gnu-ld", "cuda/bin/nvcc", "cuda/bin/ptxas",
-        "cuda/bin/nvcc.profile", "cuda/include/cuda.h", "cuda/include/cuda/std/array",
-        "cuda/nvvm/bin/cicc", "cuda/nvvm/libdevice/libdevice.10.bc", "cuda/lib64/libcudart.so",
-        "site-packages/torch/version.py", "stubs/libc10_cuda.so", "stubs/libtorch_cuda.so",
-        f"site-packages/torch/{assemble.CUDA_CMAKE_MACROS}",
-    } <= made  # fmt: skip
-    monkeypatch.setattr(debian, "fetch", lambda *_: pytest.fail("it is there already"))
-    assert prepare.prepare(debian_12, store) == toolchain
-
-
-def test_the_sysroot_alone_gives_the_targets_libraries(store, debian_12, outside):
-    toolchain = prepare.prepare(debian_12, store)
-    cross = toolchain.root / f"buildroot/usr/lib/gcc-cross/{TRIPLET}/11"
-    assert (cross / "libstdc++.so").read_text() == "the target's libstdc++"
-    assert not (cross / "libstdc++.so").readlink().is_absolute()
-    assert not (cross / "libasan.so").is_symlink()
-    assert (cross / "libgcc.so").read_text() == "(script)"
-    assert (toolchain.cuda_home / "lib64/libcudart.so").read_text() == "the target's libcudart"
-
-
-def test_the_compilers_find_their_folders_wherever_the_toolchain_lies(store, debian_12, outside):
-    toolchain = prepare.prepare(debian_12, store)
-    moved = Toolchain(debian_12, store.root / "a folder with blanks")
-    toolchain.root.rename(moved.root)
-    done = proc.run([moved.bin / f"{TRIPLET}-g++", "-c", "a b.cpp"], env={"PATH": os.defpath})
-    assert done.ok, done.stderr
-    said = done.stdout.splitlines()
-    assert said[0] == f"{moved.root}/buildroot/usr/bin/{TRIPLET}-g++-11"
-    assert said[1] == f"--sysroot={moved.sysroot}"
-    assert said[-2:] == ["-c", "a b.cpp"]
-    done = proc.run(
-        [moved.bin / f"{TRIPLET}-ld"], env={"PATH": os.defpath, "LD_LIBRARY_PATH": "/x"}
-    )
-    assert done.stdout.startswith(f"ld {moved.root}/buildroot/usr/lib/x86_64-linux-gnu:/x")
+def target(catalog, arch, platform, **words) -> Target:
+    (found,) = resolve(catalog, arch=arch, platform=platform, fat=True, **words)
+    return found
 
 
 @pytest.mark.parametrize(
-    ("package", "program", "text"),
+    ("arch", "platform", "toolkit"),
     [
-        ("buildroot", f"usr/bin/{TRIPLET}-g++-11", "#!/bin/sh\necho x86_64-linux-gnu\n"),
-        ("buildroot", f"usr/bin/{TRIPLET}-g++-11", "#!/bin/sh\necho no GLIBC >&2; exit 1\n"),
-        ("nvcc", f"{CUDA}/bin/nvcc", "#!/bin/sh\necho release 12.0\n"),
+        ("7.2", "jetpack-5.1", "cuda-11.2"),
+        ("8.7", "jetpack-5.1", "cuda-11.8"),
+        ("7.2,8.7", "jetpack-5.1", "cuda-11.8"),
+        ("7.2+PTX", "jetpack-5.1", "cuda-11.2"),
+        ("8.7", "jetpack-6.2", "cuda-12.4"),
+        ("11.0", "jetpack-7.0", "cuda-13.0"),
+        ("8.7,11.0", "jetpack-7.2", "cuda-13.0"),
+        ("7.0", "server-cuda-11.8", "cuda-11.8"),
+        ("6.2", "debian-12", "cuda-11.8"),
     ],
 )
-def test_a_compiler_that_is_not_what_the_platform_names_is_refused(  # noqa: PLR0917
-    store, debian_12, outside, package, program, text
-):
-    packages, _ = outside
-    tree = packages[package].with_name(f"{package}.tree")
-    (tree / program).write_text(text)
-    done = proc.run(["dpkg-deb", "--build", "-Znone", tree, packages[package]])
-    assert done.ok, done.stderr
-    with pytest.raises(ToolMissingError, match="does not work on this machine") as caught:
-        prepare.prepare(debian_12, store)
-    assert caught.value.why
-    assert caught.value.fix
-    assert not prepare.is_prepared(debian_12, store)
+def test_the_oldest_toolkit_that_makes_all_archs_is_chosen(catalog, arch, platform, toolkit):
+    chosen = plan(target(catalog, arch, platform))
+    assert chosen.cuda.name == toolkit
+    parts = catalog.platform(platform).toolchain
+    assert (chosen.compiler, chosen.sysroot, chosen.torch) == (
+        parts.compiler, parts.sysroot, parts.torch,
+    )  # fmt: skip
+    assert chosen.parts == (parts.compiler, parts.sysroot, chosen.cuda, parts.torch)
 
 
-def test_a_cross_compiler_that_links_nothing_is_told(store, debian_12, outside, tmp_path):
-    toolchain = Toolchain(debian_12, tmp_path / "toolchain")
-    toolchain.bin.mkdir(parents=True)
-    program = toolchain.bin / f"{TRIPLET}-gcc"
-    program.write_text("#!/bin/sh\necho 'not today' >&2\nexit 1\n")
-    program.chmod(0o755)
+def test_every_target_of_every_platform_has_a_plan_or_lacks_cuda(catalog):
+    lacking = set()
+    for platform in catalog.platforms:
+        for code in platform.cuda.archs:
+            try:
+                plan(target(catalog, code, platform.name))
+            except ToolMissingError:
+                lacking.add(platform.name)
+    assert lacking == {"jetpack-4.6"}
+
+
+def test_a_wheel_without_device_code_needs_no_toolkit(catalog):
+    chosen = plan(Target((), catalog.platform("jetpack-4.6")))
+    assert chosen.cuda is None
+    assert [part.name for part in chosen.parts] == [
+        "gcc-9", "sysroot-bullseye", "torch-1.10.0-cp36"
+    ]  # fmt: skip
+
+
+def test_archs_that_no_toolkit_makes_together_are_told(catalog):
+    platform = catalog.platform("jetpack-5.1")
+    old, new = (toolkit.part for toolkit in platform.toolchain.cuda)
+    parts = platform.toolchain.model_copy(
+        update={"cuda": (platform.toolchain.cuda[0], catalog.part("cuda-13.0"))}
+    )
+    split = platform.model_copy(update={"toolchain": parts})
+    both = target(catalog, "7.2,8.7", "jetpack-5.1")
+    with pytest.raises(
+        ConfigError, match=r"no CUDA toolkit of jetpack-5\.1 compiles for"
+    ) as caught:
+        plan(Target(both.code, split))
+    assert "7.2, 8.7 together" in caught.value.what
+    assert "CUDA 11.2: " in caught.value.why
+    assert "CUDA 13.0: " in caught.value.why
+    assert "without --fat" in caught.value.fix
+    assert old.version == "11.2"
+    assert new.version == "11.8"
+
+
+def test_a_missing_part_is_told_with_where_it_is_and_what_to_pass(catalog):
     with pytest.raises(ToolMissingError) as caught:
-        assemble.make_import_stubs(toolchain)
-    assert caught.value.why == "not today"
+        plan(target(catalog, "6.2", "jetpack-4.6"))
+    assert caught.value.what == "the toolchain of jetpack-4.6 lacks 1 part: cuda"
+    assert "--cuda-home: CUDA 10.2 for x86-64" in caught.value.fix
+    assert "--cpu-only" in caught.value.fix
+    assert "--sysroot" not in caught.value.fix
 
 
-def test_a_torch_with_cuda_needs_no_stubs_and_keeps_its_header(debian_12, tmp_path):
-    toolchain = Toolchain(debian_12, tmp_path / "toolchain")
-    header = toolchain.torch / assemble.CUDA_CMAKE_MACROS
-    header.parent.mkdir(parents=True)
-    header.write_text("its own")
-    (toolchain.torch / "lib").mkdir()
-    for name in ("libc10_cuda.so", "libtorch_cuda.so"):
-        (toolchain.torch / "lib" / name).touch()
-    assemble.complete_torch(toolchain)
-    assemble.make_import_stubs(toolchain)
-    assert header.read_text() == "its own"
-    assert list(toolchain.stubs.iterdir()) == []
+@pytest.fixture
+def bare(catalog) -> Target:
+    """A target of whose toolchain only the compiler is openly to be had."""
+    platform = catalog.platform("jetpack-5.1")
+    parts = platform.toolchain.model_copy(
+        update={"sysroot": None, "cuda": (), "torch": None,
+                "advice": {"sysroot": "the root of the board", "torch": "NVIDIA's wheel"}}
+    )  # fmt: skip
+    code = target(catalog, "7.2", "jetpack-5.1").code
+    return Target(code, platform.model_copy(update={"toolchain": parts}))
 
 
-def test_a_sysroot_without_libcudart_is_told(debian_12, tmp_path):
-    toolchain = Toolchain(debian_12, tmp_path)
-    toolchain.cuda_home.mkdir()
-    with pytest.raises(DownloadError, match="no libcudart") as caught:
-        assemble._link_cuda_runtime(toolchain)
-    assert "invoke lock" in caught.value.fix
+def test_all_missing_parts_are_one_error_with_advice_for_each(bare):
+    with pytest.raises(ToolMissingError) as caught:
+        plan(bare)
+    assert caught.value.what == "the toolchain of jetpack-5.1 lacks 3 parts: sysroot, cuda, torch"
+    assert [line.strip() for line in caught.value.fix.splitlines()[1:]] == [
+        "--sysroot: the root of the board",
+        "--cuda-home: no open source of it is known",
+        "--torch-wheel: NVIDIA's wheel",
+    ]
+    assert caught.value.exit_code == 4
 
 
-def test_a_runtime_is_packages_and_wheels(store, debian_12, make_deb, tmp_path, monkeypatch):
-    base = make_deb("base", {"bin/sh": "#!/bin/sh\n"})
-    one = wheel(tmp_path / "one.whl", {"one/x.py": "1"})
-    monkeypatch.setattr(prepare, "read_lock", lambda _: lock_of())
-    monkeypatch.setattr(prepare, "_packages", lambda *_: [base])
-    monkeypatch.setattr(prepare, "_wheels", lambda *_: [one])
-    root = prepare.prepare_runtime(debian_12, store)
-    assert (root / "rootfs/usr/bin/sh").is_file()
-    assert (root / "site-packages/one/x.py").is_file()
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ({"cuda_home": Path("/c")}, "sysroot, torch"),
+        ({"sysroot": Path("/s"), "torch_wheel": Path("/t")}, "cuda"),
+        ({"python_dev": Path("/p")}, "sysroot, cuda, torch"),
+    ],
+)
+def test_what_the_user_gives_is_not_missing(bare, given, left):
+    with pytest.raises(ToolMissingError) as caught:
+        plan(bare, OwnParts(**given))
+    assert caught.value.what.endswith(f": {left}")
 
 
-def test_a_new_lock_asks_for_every_part(store, debian_12, monkeypatch):
-    monkeypatch.setattr(debian, "lock_part", lambda *words: (item(words[2].architecture),))
-    monkeypatch.setattr(pypi, "lock_part", lambda *words: (item(words[2].machine),))
-    lock = prepare.write_new_lock(debian_12, store)
-    assert set(lock.parts) == set(PARTS)
-    assert lock.parts["sysroot"] == (item("arm64"),)
-    assert lock.parts["torch"] == (item("target"),)
+def test_with_all_parts_of_the_users_own_only_the_compiler_is_left(bare):
+    own = OwnParts(cuda_home=Path("/c"), sysroot=Path("/s"), torch_wheel=Path("/t"))
+    assert plan(bare, own).parts == (bare.platform.toolchain.compiler,)
+
+
+def test_a_part_of_the_users_own_takes_the_place_of_the_pinned_one(catalog):
+    orin = target(catalog, "8.7", "jetpack-6.2")
+    assert plan(orin, OwnParts(cuda_home=Path("/c"))).cuda is None
+    assert plan(orin, OwnParts(sysroot=Path("/s"))).sysroot is None
+    assert plan(orin, OwnParts(torch_wheel=Path("/t"))).torch is None
+    assert plan(orin, OwnParts(python_dev=Path("/p"))) == plan(orin)
+
+
+@pytest.fixture
+def tx2(catalog) -> Target:
+    return target(catalog, "6.2", "debian-12")
+
+
+@pytest.fixture
+def outside(store, grow, monkeypatch):
+    """Make parts of a few files in place of downloads; their contents are to be changed."""
+    contents = {
+        "compiler": {f"usr/bin/{TRIPLET}-{name}-11": GCC for name in ("gcc", "g++", "cpp")},
+        "sysroot": {f"usr/lib/{TRIPLET}/libstdc++.so.6": "the target's libstdc++"},
+        "cuda": {"bin/nvcc": NVCC.format(release="11.8")},
+        "torch": {"torch/version.py": "__version__ = '2.7.1'\n"},
+        "base": {"rootfs/etc/passwd": "", "site-packages/torch/version.py": ""},
+    }
+
+    def make_part(named, store):
+        content = contents[named.part.kind]
+        path = store.tree(named.name, repr(content), lambda root: grow(root, content))
+        return PartTree(named.part, path)
+
+    monkeypatch.setattr(module, "make_part", make_part)
+    monkeypatch.setattr(module, "has_part", lambda named, store: bool(
+        list((store.root / "trees").glob(f"{named.name}-*"))
+    ))  # fmt: skip
+    return contents
+
+
+def test_a_toolchain_is_linked_together_once(store, tx2, outside):
+    assert not is_prepared(tx2, store)
+    toolchain = prepare(tx2, store)
+    assert is_prepared(tx2, store)
+    assert toolchain.root.parent == store.root / "trees"
+    assert (toolchain.multiarch, toolchain.cuda_version) == (TRIPLET, "11.8")
+    assert {path.name for path in toolchain.root.iterdir()} == {
+        "bin", "buildroot", "cuda", "links", "site-packages", "stubs", "sysroot"
+    }  # fmt: skip
+    assert (toolchain.torch / "version.py").is_file()
+    assert (toolchain.root / "links/libstdc++.so").read_text() == "the target's libstdc++"
+    assert {path.name for path in toolchain.stubs.iterdir()} == {
+        *wrappers.CUDA_HALF_OF_TORCH, "libcudart.so"
+    }  # fmt: skip
+    assert prepare(tx2, store) == toolchain
+
+
+def test_two_targets_of_a_platform_share_their_parts(store, catalog, tx2, outside):
+    one = prepare(tx2, store)
+    assert prepare(target(catalog, "8.7", "debian-12"), store).root == one.root
+    without = prepare(Target((), tx2.platform), store)
+    assert without.root != one.root
+    assert (without.cuda_version, without.cuda_home.exists()) == ("", False)
+    assert without.torch.resolve() == one.torch.resolve()
+
+
+def test_links_within_the_cache_are_relative_and_hold_after_it_was_moved(store, tx2, outside):
+    toolchain = prepare(tx2, store)
+    for name in ("buildroot", "cuda", "sysroot", "site-packages"):
+        assert not (toolchain.root / name).readlink().is_absolute()
+    moved = store.root.rename(store.root.with_name("moved"))
+    assert (moved / "trees" / toolchain.root.name / "cuda/bin/nvcc").is_file()
+
+
+def test_what_the_user_gives_is_linked_from_where_it_lies(store, tx2, outside, grow, tmp_path):
+    own = grow(tmp_path / "cuda", {"bin/nvcc": NVCC.format(release="11.4")})
+    pinned = prepare(tx2, store)
+    toolchain = prepare(tx2, store, OwnParts(cuda_home=own))
+    assert toolchain.root != pinned.root
+    assert (toolchain.root / "cuda").readlink() == own
+    assert toolchain.cuda_version == "11.4"
+    assert toolchain.torch.resolve() == pinned.torch.resolve()
+    assert prepare(tx2, store) == pinned
+
+
+def test_a_torch_wheel_of_the_users_own_is_unpacked_and_linked(
+    store, tx2, outside, make_wheel_file
+):
+    wheel = make_wheel_file("torch", {"torch/version.py": "__version__ = '2.7.1+mine'\n"})
+    toolchain = prepare(tx2, store, OwnParts(torch_wheel=wheel))
+    assert "mine" in (toolchain.torch / "version.py").read_text()
+
+
+def test_a_sysroot_and_python_of_the_users_own_are_linked(store, catalog, outside, grow, tmp_path):
+    orin = target(catalog, "8.7", "jetpack-6.2")
+    outside["compiler"] = {f"usr/bin/{TRIPLET}-{name}-10": GCC for name in ("gcc", "g++", "cpp")}
+    outside["cuda"] = {"bin/nvcc": NVCC.format(release="12.4")}
+    root = grow(tmp_path / "root", {f"lib/{TRIPLET}/libc.so.6": ""})
+    python = grow(tmp_path / "python", {"include/python3.10/patchlevel.h": ""})
+    toolchain = prepare(orin, store, OwnParts(sysroot=root, python_dev=python))
+    assert (toolchain.root / "sysroot").readlink() == root
+    assert toolchain.python_include == toolchain.root / "python/include/python3.10"
+    assert toolchain.python_include.is_dir()
+    assert toolchain.evidence("sysroot") == "exact"
+    assert toolchain.evidence("site-packages") == "derived"
+
+
+def test_what_the_torch_needs_of_its_build_goes_with_the_toolchain(store, catalog, outside):
+    outside["compiler"] = {f"usr/bin/{TRIPLET}-{name}-10": GCC for name in ("gcc", "g++", "cpp")}
+    outside["cuda"] = {"bin/nvcc": NVCC.format(release="11.2")}
+    toolchain = prepare(target(catalog, "7.2", "jetpack-5.1"), store)
+    assert toolchain.build_constraints == ("setuptools<70",)
+    outside["compiler"] = {f"usr/bin/{TRIPLET}-{name}-12": GCC for name in ("gcc", "g++", "cpp")}
+    outside["cuda"] = {"bin/nvcc": NVCC.format(release="13.0")}
+    toolchain = prepare(target(catalog, "11.0", "jetpack-7.0"), store)
+    assert toolchain.build_requirements == ("typing-extensions",)
+
+
+def test_the_toolchain_is_another_when_the_recipe_changes(store, tx2, outside, monkeypatch):
+    before = prepare(tx2, store).root
+    real = module.inspect.getsource
+    for changed in (wrappers, module):
+        monkeypatch.setattr(
+            module.inspect, "getsource",
+            lambda asked, changed=changed: real(asked) + ("#" if asked is changed else ""),
+        )  # fmt: skip
+        assert prepare(tx2, store).root != before
+
+
+@pytest.mark.parametrize(
+    ("kind", "files", "why"),
+    [
+        ("compiler", {f"usr/bin/{TRIPLET}-g++-11": "#!/bin/sh\necho x86_64-linux-gnu\n"}, "x86_64"),
+        ("compiler", {f"usr/bin/{TRIPLET}-g++-11": "#!/bin/sh\necho no GLIBC >&2; exit 1\n"},
+         "no GLIBC"),
+        ("cuda", {"bin/nvcc": NVCC.format(release="12.0")}, "release 12.0"),
+        ("cuda", {"bin/nvcc": "#!/bin/sh\n"}, "it does not say 'release 11.8'"),
+    ],
+)  # fmt: skip
+def test_a_compiler_that_is_not_what_the_part_says_is_refused(  # noqa: PLR0917
+    store, tx2, outside, kind, files, why
+):
+    outside[kind] = outside[kind] | files
+    with pytest.raises(ToolMissingError, match="does not work on this machine") as caught:
+        prepare(tx2, store)
+    assert why in caught.value.why
+    assert "x86-64 machine" in caught.value.fix
+
+
+def test_a_platform_whose_parts_are_not_all_to_be_had_is_not_prepared(store, catalog):
+    assert not is_prepared(target(catalog, "6.2", "jetpack-4.6"), store)
+
+
+def test_a_base_is_made_where_the_platform_has_one(store, debian_12, outside):
+    root = prepare_base(debian_12, store)
+    assert (root / "rootfs/etc/passwd").is_file()
+    assert (root / "site-packages/torch/version.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("platform", "known"),
+    [("jetpack-5.1", "dustynv/l4t-pytorch:2.2-r35.4.1"), ("jetpack-7.0", "none is known")],
+)
+def test_a_platform_without_a_base_names_the_images_that_are_known(store, catalog, platform, known):
+    with pytest.raises(ConfigError, match="is not made by jetship") as caught:
+        prepare_base(catalog.platform(platform), store)
+    assert known in caught.value.fix
+    assert "--base" in caught.value.fix
+
+
+def test_the_real_programs_are_asked_and_not_this_machines_own(store, tx2, outside, monkeypatch):
+    toolchain = prepare(tx2, store)
+    monkeypatch.setenv("PATH", os.defpath)
+    asked = []
+    real = proc.run
+    monkeypatch.setattr(
+        proc, "run", lambda argv, **more: (asked.append(argv), real(argv, **more))[1]
+    )
+    module.verify(toolchain)
+    assert [Path(argv[0]).is_relative_to(toolchain.root) for argv in asked] == [True, True]
