@@ -5,10 +5,11 @@ from jetship import pipeline
 from jetship.build.api import BuiltWheel
 from jetship.build.project import Project
 from jetship.check.findings import Finding, Report
-from jetship.errors import BuildError, CheckError, ConfigError, DownloadError
+from jetship.errors import BuildError, CheckError, ConfigError, DownloadError, ToolMissingError
 from jetship.pin import Pin, PinnedCuda, PinnedPython, PinnedTool, PinnedTorch
 from jetship.pipeline import produce, target_of
 from jetship.targets.resolve import resolve
+from jetship.toolchain.own import OwnParts
 
 PIN = Pin(
     tool=PinnedTool(version="0"),
@@ -25,7 +26,11 @@ PIN = Pin(
 
 @pytest.fixture
 def stages(monkeypatch):
-    """Replace the stages; `endings` maps a target's id to an outcome or an error."""
+    """Replace the stages; `endings` maps a target's id to an outcome or an error.
+
+    What toolchains are asked for is in `stages.prepared`.
+    """
+    prepared = []
 
     def install(endings: dict[str, str | Exception]) -> None:
         def build(_project, target, _toolchain, *, store, out, logs):
@@ -42,19 +47,21 @@ def stages(monkeypatch):
             finding = Finding("machine", endings[target.id], wheel.name, "because")
             return Report(wheel.name, "0" * 64, target.id, (finding,))
 
-        monkeypatch.setattr(pipeline, "prepare", lambda *_: None)
+        prepared.clear()
+        monkeypatch.setattr(pipeline, "prepare", lambda *given: prepared.append(given))
         monkeypatch.setattr(pipeline.TargetLibraries, "of", lambda _: None)
         monkeypatch.setattr(pipeline, "build_project", build)
         monkeypatch.setattr(pipeline, "check_wheel", check)
 
+    install.prepared = prepared
     return install
 
 
 @pytest.fixture
 def run(catalog, store, tmp_path):
-    def run(arch: str):
+    def run(arch: str, *own: OwnParts):
         targets = resolve(catalog, arch=arch)
-        return produce(Project(tmp_path / "ops", None), targets, store, tmp_path / "dist")
+        return produce(Project(tmp_path / "ops", None), targets, store, tmp_path / "dist", *own)
 
     return run
 
@@ -94,6 +101,30 @@ def test_one_target_that_fails_does_not_stop_the_rest(stages, run, tmp_path, cap
     assert "sm62-debian-12: no" in capsys.readouterr().err
 
 
+def test_each_target_gets_its_own_toolchain_with_the_users_parts(stages, run, store):
+    stages({"sm62-debian-12": "pass", "sm72-debian-12": "pass"})
+    own = OwnParts(cuda_home=Path("/usr/local/cuda"))
+    run("6.2,7.2", own)
+    assert [(target.id, *more) for target, *more in stages.prepared] == [
+        ("sm62-debian-12", store, own), ("sm72-debian-12", store, own)
+    ]  # fmt: skip
+    run("6.2")
+    assert stages.prepared[-1][2] == OwnParts()
+
+
+def test_a_target_whose_toolchain_is_not_to_be_had_does_not_stop_the_rest(stages, run, monkeypatch):
+    stages({"sm62-debian-12": "pass", "sm72-debian-12": "pass"})
+
+    def prepare(target, *_):
+        if target.id == "sm62-debian-12":
+            raise ToolMissingError("no toolkit")
+
+    monkeypatch.setattr(pipeline, "prepare", prepare)
+    first, second = run("6.2,7.2")
+    assert isinstance(first.error, ToolMissingError)
+    assert second.error is None
+
+
 def test_a_defect_is_not_hidden_among_the_results(stages, run):
     stages({"sm62-debian-12": ZeroDivisionError()})
     with pytest.raises(ZeroDivisionError):
@@ -102,20 +133,32 @@ def test_a_defect_is_not_hidden_among_the_results(stages, run):
 
 def test_a_wheel_is_checked_against_what_it_was_built_for(catalog, monkeypatch):
     monkeypatch.setattr(pipeline, "pin_of", lambda _: PIN)
-    target = target_of(Path("ops.whl"), catalog, arch="", platform="")
+    target = target_of(Path("ops.whl"), catalog, ())
     assert target.id == "sm62.sm72ptx-debian-12"
+
+
+def test_a_wheel_without_device_code_is_checked_against_its_platform(catalog, monkeypatch):
+    pin = PIN.model_copy(update={"target": "cpu-jetpack-4.6"})
+    monkeypatch.setattr(pipeline, "pin_of", lambda _: pin)
+    target = target_of(Path("ops.whl"), catalog, ())
+    assert (target.id, target.code) == ("cpu-jetpack-4.6", ())
+
+
+def test_a_wheel_for_a_platform_that_is_no_longer_known_is_told(catalog, monkeypatch):
+    pin = PIN.model_copy(update={"target": "sm62-debian-11"})
+    monkeypatch.setattr(pipeline, "pin_of", lambda _: pin)
+    with pytest.raises(ConfigError, match="platform 'debian-11' is not known"):
+        target_of(Path("ops.whl"), catalog, ())
 
 
 def test_or_against_what_is_asked_for(catalog, monkeypatch):
     monkeypatch.setattr(pipeline, "pin_of", lambda _: PIN)
-    target = target_of(Path("ops.whl"), catalog, arch="8.7,6.2", platform="")
-    assert target.id == "sm62.sm87-debian-12"
-    with pytest.raises(ConfigError, match="platform 'none' is not known"):
-        target_of(Path("ops.whl"), catalog, arch="", platform="none")
+    asked = resolve(catalog, arch="8.7,6.2", fat=True)
+    assert target_of(Path("ops.whl"), catalog, asked).id == "sm62.sm87-debian-12"
 
 
 def test_a_foreign_wheel_needs_a_target(catalog, monkeypatch):
     monkeypatch.setattr(pipeline, "pin_of", lambda _: None)
     with pytest.raises(ConfigError, match="does not say what it was built for") as caught:
-        target_of(Path("ops.whl"), catalog, arch="", platform="")
+        target_of(Path("ops.whl"), catalog, ())
     assert "--arch 6.2" in caught.value.fix

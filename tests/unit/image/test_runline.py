@@ -42,7 +42,7 @@ def test_server_has_no_tegra_nodes():
 def test_emulation_platform_says_which_platform_the_board_needs():
     emulated, tx2 = run_lines(target=target(), image=IMAGE, catalog=CATALOG)
     assert emulated.line == f"docker run --rm --platform linux/arm64 {IMAGE}"
-    assert "JetPack 4.6.6 (L4T r32.7)" in tx2.note
+    assert "JetPack 4.6 (L4T r32.7, Ubuntu 18.04)" in tx2.note
     assert "Jetson TX2" in tx2.title
 
 

@@ -1,3 +1,4 @@
+import dataclasses
 import zipfile
 from pathlib import Path
 
@@ -5,7 +6,16 @@ import pytest
 from jetship.errors import CheckError, ConfigError, NothingSelectedError
 from jetship.pin import Pin, PinnedCuda, PinnedPython, PinnedTool, PinnedTorch
 from jetship.targets.resolve import resolve
-from jetship.tasks.request import deployment_of, project_folder, targets_of, wheel_for
+from jetship.tasks.request import (
+    Asked,
+    Given,
+    Known,
+    deployment_of,
+    project_folder,
+    targets_of,
+    wheel_for,
+)
+from jetship.toolchain.own import OwnParts
 
 DEPLOY = """\
 version: 1
@@ -30,9 +40,8 @@ def target(catalog):
     return resolve(catalog, arch="6.2")[0]
 
 
-def ask(catalog, **options):
-    words = {"arch": None, "platform": "", "fat": False, "deploy": "none.yaml"}
-    return [target.id for target in targets_of(catalog, **(words | options))]
+def ask(catalog, *, deploy="none.yaml", **options):
+    return [target.id for target in targets_of(catalog, Asked(**options), deploy=deploy)]
 
 
 def pinned(folder: Path, name: str, target: str | None) -> Path:
@@ -74,7 +83,7 @@ def test_with_neither_the_user_is_told_what_to_write(catalog):
     assert "--arch 6.2" in caught.value.fix
 
 
-@pytest.mark.parametrize("options", [{"platform": "debian-12"}, {"fat": True}])
+@pytest.mark.parametrize("options", [{"platform": "debian-12"}, {"fat": True}, {"jetpack": "6.2"}])
 def test_options_of_an_arch_need_one(catalog, deploy, options):
     with pytest.raises(ConfigError, match="go with --arch") as caught:
         ask(catalog, deploy=deploy, **options)
@@ -84,6 +93,115 @@ def test_options_of_an_arch_need_one(catalog, deploy, options):
 def test_an_empty_arch_is_not_the_same_as_none(catalog, deploy):
     with pytest.raises(ConfigError, match="--arch is empty"):
         ask(catalog, arch="", deploy=deploy)
+
+
+def test_a_board_a_release_or_an_id_names_the_target(catalog, deploy):
+    assert ask(catalog, board="tx2", deploy=deploy) == ["sm62-jetpack-4.6"]
+    assert ask(catalog, board="orin", jetpack="6.1") == ["sm87-jetpack-6.2"]
+    assert ask(catalog, arch="8.7", jetpack="6.0") == ["sm87-jetpack-6.0"]
+    assert ask(catalog, target="sm72.sm87-jetpack-5.1") == ["sm72.sm87-jetpack-5.1"]
+    assert ask(catalog, target="cpu-jetpack-4.6") == ["cpu-jetpack-4.6"]
+
+
+@pytest.mark.parametrize(
+    ("options", "target"),
+    [
+        ({}, "cpu-debian-12"),
+        ({"platform": "jetpack-6.2"}, "cpu-jetpack-6.2"),
+        ({"jetpack": "4.6.6"}, "cpu-jetpack-4.6"),
+        ({"board": "tx2"}, "cpu-jetpack-4.6"),
+        ({"board": "orin", "jetpack": "6.1"}, "cpu-jetpack-6.2"),
+    ],
+)
+def test_a_wheel_without_device_code_is_for_a_platform(catalog, deploy, options, target):
+    assert ask(catalog, cpu_only=True, deploy=deploy, **options) == [target]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"arch": "6.2"}, "without device code"),
+        ({"fat": True}, "without device code"),
+        ({"board": "orin"}, "Jetson Orin runs several platforms"),
+        ({"board": "tx2", "platform": "jetpack-6.2"}, "does not run on a Jetson TX2"),
+        ({"jetpack": "6.1", "platform": "jetpack-6.0"}, "is the platform jetpack-6.2"),
+    ],
+)
+def test_a_wheel_without_device_code_is_for_one_that_exists(catalog, options, words):
+    with pytest.raises(ConfigError, match=words) as caught:
+        ask(catalog, cpu_only=True, **options)
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    "more", [{"arch": "6.2"}, {"board": "tx2"}, {"fat": True}, {"cpu_only": True}]
+)
+def test_an_id_leaves_nothing_else_to_be_said(catalog, more):
+    with pytest.raises(ConfigError, match="names arch and platform together") as caught:
+        ask(catalog, target="sm62-debian-12", **more)
+    assert "leave the other options out" in caught.value.fix
+
+
+def test_archs_of_the_environment_are_taken_and_said_aloud(catalog, deploy, monkeypatch, capsys):
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "7.2;8.7+PTX")
+    assert ask(catalog, jetpack="5.1") == ["sm72-jetpack-5.1", "sm87ptx-jetpack-5.1"]
+    assert "--arch is taken from TORCH_CUDA_ARCH_LIST=7.2;8.7+PTX" in capsys.readouterr().err
+    assert ask(catalog, deploy=deploy) == ["sm72-debian-12", "sm87ptx-debian-12"]
+
+
+def test_archs_of_the_environment_come_after_all_that_was_asked_for(
+    catalog, deploy, monkeypatch, capsys
+):
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "7.2")
+    assert ask(catalog, arch="6.2") == ["sm62-debian-12"]
+    assert ask(catalog, board="tx2") == ["sm62-jetpack-4.6"]
+    assert ask(catalog, target="sm62-debian-12") == ["sm62-debian-12"]
+    assert ask(catalog, cpu_only=True) == ["cpu-debian-12"]
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "")
+    assert ask(catalog, deploy=deploy) == ["sm62-debian-12", "sm72.sm87ptx-debian-12"]
+    assert "TORCH_CUDA_ARCH_LIST" not in capsys.readouterr().err
+
+
+def test_a_wrong_list_in_the_environment_is_an_error(catalog, monkeypatch, capsys):
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "Pascal")
+    with pytest.raises(ConfigError, match="'Pascal' is not a compute capability"):
+        ask(catalog)
+    assert "TORCH_CUDA_ARCH_LIST=Pascal" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "target"),
+    [
+        ({"arch": "7.2,8.7", "jetpack": "5.1"}, "sm72.sm87-jetpack-5.1"),
+        ({"target": "sm62-debian-12"}, "sm62-debian-12"),
+        ({"cpu_only": True}, "cpu-debian-12"),
+        ({"board": "tx2"}, "sm62-jetpack-4.6"),
+    ],
+)
+def test_together_is_one_target_whatever_was_asked_for(catalog, options, target):
+    (found,) = targets_of(catalog, Asked(**options).together, deploy="none.yaml")
+    assert found.id == target
+
+
+def test_nothing_asked_for_is_nothing():
+    assert Asked().nothing
+    assert not Asked(arch="").nothing
+    assert not Asked(cpu_only=True).nothing
+
+
+def test_paths_of_the_users_own_parts_are_paths_and_the_rest_is_nothing():
+    given = Given(cuda_home="/usr/local/cuda-10.2", torch_wheel="torch.whl")
+    assert given.parts == OwnParts(
+        cuda_home=Path("/usr/local/cuda-10.2"), torch_wheel=Path("torch.whl")
+    )
+    assert Given().parts == OwnParts()
+
+
+@pytest.mark.parametrize("record", [Asked, Given, Known])
+def test_every_option_is_explained(record):
+    names = {field.name.replace("_", "-") for field in dataclasses.fields(record)}
+    assert set(record.HELP) == names
+    assert all(record.HELP.values())
 
 
 def test_the_project_is_the_given_one_or_deploy_yamls_or_here(catalog, deploy):
@@ -108,6 +226,22 @@ def test_no_wheel_for_the_target_says_how_to_build_it(target, tmp_path):
         with pytest.raises(NothingSelectedError, match="no wheel for sm62-debian-12") as caught:
             wheel_for(target, given="", dist=str(dist))
         assert caught.value.fix == "invoke build --arch '6.2' --platform debian-12"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"cpu_only": True, "jetpack": "4.6"}, "--cpu-only --platform jetpack-4.6"),
+        ({"arch": "7.2,8.7", "fat": True}, "--arch '7.2;8.7' --fat --platform debian-12"),
+    ],
+)
+def test_the_command_that_would_build_the_wheel_names_the_same_target(
+    catalog, tmp_path, options, words
+):
+    (target,) = targets_of(catalog, Asked(**options), deploy="none.yaml")
+    with pytest.raises(NothingSelectedError) as caught:
+        wheel_for(target, given="", dist=str(tmp_path))
+    assert caught.value.fix == f"invoke build {words}"
 
 
 def test_two_wheels_for_the_target_are_named(target, tmp_path):
