@@ -3,14 +3,9 @@
 import difflib
 import hashlib
 import inspect
-import io
-import os
-import posixpath
-import re
-import shutil
 import sys
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,20 +18,11 @@ from docker.models.images import Image
 
 from jetship import console
 from jetship.engine import OCI_NAMES, connect, engine_errors
-from jetship.errors import ConfigError
+from jetship.errors import ConfigError, ImageError
 from jetship.store import CHUNK_BYTES, Store
 from jetship.targets.model import Platform
-from jetship.toolchain import layout
+from jetship.toolchain import layout, rootfs
 
-# What a toolchain or a check reads, and the links that lead there.
-_KEPT = re.compile(
-    r"lib(32|64)?(/.*)?"
-    r"|usr/(lib(32|64)?|include)(/.*)?"
-    r"|usr/bin/python3[^/]*"
-    r"|usr/local/lib/python3[^/]*(/.*)?"
-    r"|usr/local/cuda[^/]*(/targets/[^/]+/(lib|include)(/.*)?)?"
-)
-_LINKS_KEPT = re.compile(r"etc/alternatives/[^/]+|usr/local/cuda[^/]*/(lib64|include)")
 _TORCH = "{base}/{python}/{packages}/torch/version.py"
 
 
@@ -97,7 +83,7 @@ def export_image(name: str, platform: Platform, store: Store) -> ImageTree:
         image = _find(client, name)
         _require_machine(image, name, platform)
         digest = hashlib.sha256(str(image.id).encode())
-        for module in (layout, sys.modules[__name__]):
+        for module in (layout, rootfs, sys.modules[__name__]):
             digest.update(inspect.getsource(module).encode())
 
         def make(root: Path) -> None:
@@ -105,7 +91,15 @@ def export_image(name: str, platform: Platform, store: Store) -> ImageTree:
             store.require_space(int(image.attrs.get("Size", 0)))
             with engine_errors(f"exporting {name}"), _container(client, image) as container:
                 # docker's stubs say str; it is what the socket gives.
-                unpack(cast("Iterator[bytes]", container.export(CHUNK_BYTES)), root)
+                chunks = cast("Iterator[bytes]", container.export(CHUNK_BYTES))
+                try:
+                    rootfs.unpack(chunks, root)
+                except tarfile.TarError as error:
+                    raise ImageError(
+                        f"the engine's archive of {name} is damaged",
+                        why=str(error),
+                        fix="look at the engine's log (`journalctl -u docker`) and try again",
+                    ) from error
             for found in _torch_versions(root, "*"):
                 layout.complete_torch(found.parent.parent)
 
@@ -117,56 +111,6 @@ def export_image(name: str, platform: Platform, store: Store) -> ImageTree:
             "image that has them"
         )
     return tree
-
-
-def unpack(chunks: Iterable[bytes], root: Path) -> None:
-    """Unpack what is kept of a root file system's archive, with relative links only."""
-    root = root.resolve()
-    source = io.BufferedReader(_Chunks(chunks), CHUNK_BYTES)
-    with tarfile.open(fileobj=source, mode="r|", bufsize=CHUNK_BYTES) as archive:
-        for member in archive:
-            name = posixpath.normpath(member.name)
-            kept = _KEPT.fullmatch(name) or (member.issym() and _LINKS_KEPT.fullmatch(name))
-            if kept and ".." not in name.split("/"):
-                _place(archive, member, name, root)
-
-
-def _place(archive: tarfile.TarFile, member: tarfile.TarInfo, name: str, root: Path) -> None:
-    """Write one member; devices and the like are left out."""
-    place = root / name
-    if member.isdir():
-        _folder(place, root)
-        return
-    _folder(place.parent, root)
-    if member.issym():
-        place.symlink_to(inner_link(name, member.linkname))
-    elif member.islnk():
-        # To a file that came before; one that was not kept has no use here either.
-        first = root / posixpath.normpath(member.linkname.lstrip("/"))
-        if first.is_file() and first.resolve().is_relative_to(root):
-            os.link(first, place)
-    elif member.isfile():
-        content = archive.extractfile(member)
-        if content is not None:
-            with content, place.open("xb") as out:
-                shutil.copyfileobj(content, out, CHUNK_BYTES)
-            place.chmod(0o755 if member.mode & 0o100 else 0o644)
-
-
-def _folder(folder: Path, root: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    # A file system has no folder below a link to one; an archive that was made up may.
-    if folder.resolve() != folder:
-        raise ConfigError(f"the image's archive has {folder.relative_to(root)} below a link")
-
-
-def inner_link(name: str, target: str) -> str:
-    """Return a relative link for one that is meant within the image's own root."""
-    folder = posixpath.dirname(name)
-    if not target.startswith("/") and not posixpath.normpath(f"{folder}/{target}").startswith(".."):
-        return target
-    inside = posixpath.normpath(posixpath.join("/", folder, target))
-    return posixpath.relpath(inside, f"/{folder}")
 
 
 def _torch_versions(root: Path, python: str) -> Iterator[Path]:
@@ -209,25 +153,3 @@ def _container(client: docker.DockerClient, image: Image) -> Iterator[Container]
         yield container
     finally:
         container.remove(force=True, v=True)
-
-
-class _Chunks(io.RawIOBase):
-    """A file out of the chunks in which the engine sends it."""
-
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._chunks = iter(chunks)
-        self._rest = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: "memoryview | bytearray", /) -> int:  # type: ignore[override]
-        while not self._rest:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                return 0
-            self._rest = memoryview(chunk)
-        taken = min(len(buffer), len(self._rest))
-        buffer[:taken] = self._rest[:taken]
-        self._rest = self._rest[taken:]
-        return taken

@@ -1,0 +1,236 @@
+"""The user's own boards, platforms and parts: what they add, what they replace, what is wrong."""
+
+from pathlib import Path
+
+import pytest
+from jetship.datafiles import data_dir
+from jetship.errors import ConfigError
+from jetship.targets.arch import Arch
+from jetship.targets.catalog import Catalog
+from jetship.targets.deployment import load_deployment, targets_file_of
+from jetship.targets.resolve import resolve, resolve_id
+
+PART = """\
+parts:
+  torch-mine:
+    kind: torch
+    title: my own torch
+    wheels: [{machine: aarch64, requirements: [torch==2.6.0]}]
+"""
+PLATFORM = """\
+platforms:
+  - name: mine-1.0
+    title: My userland
+    kind: jetpack
+    machine: aarch64
+    jetpack: [9.9]
+    cuda: {version: 11.8, archs: [6.2, 8.7], source: mine}
+    python: {version: 3.11, abi: cp311, source: mine}
+    abi: {glibc: 2.36, glibcxx: 3.4.30, cxxabi: 1.3.13, gcc: 12.0.0, source: mine}
+    torch: {version: 2.6.0, cuda: 11.8, cxx11_abi: true, source: mine}
+    toolchain: {compiler: gcc-11, sysroot: sysroot-bookworm, cuda: [cuda-11.8], torch: torch-mine}
+"""
+BOARD = """\
+boards:
+  - {name: my-board, title: My board, arch: 6.2, kind: jetson, platforms: [mine-1.0], source: mine}
+"""
+ALL = PART + PLATFORM + BOARD
+
+
+@pytest.fixture
+def load(tmp_path):
+    def write(text: str) -> Catalog:
+        path = tmp_path / "my-boards.yaml"
+        path.write_text(text)
+        return Catalog.load(extra=path)
+
+    return write
+
+
+def test_what_the_user_adds_stands_beside_what_is_shipped(load, catalog, tmp_path):
+    found = load(ALL)
+    assert found.replaced == ()
+    assert {one.name for one in found.platforms} == {
+        "mine-1.0",
+        *(one.name for one in catalog.platforms),
+    }
+    (target,) = resolve(found, board="my-board")
+    assert target.id == "sm62-mine-1.0"
+    assert resolve_id(found, target.id) == target
+    torch = target.platform.toolchain.torch
+    assert torch.is_users
+    assert (torch.file, torch.folder) == (tmp_path / "my-boards.yaml", tmp_path)
+    assert torch.pins_command.endswith(f"--part torch-mine --targets-file {torch.file}")
+    compiler = target.platform.toolchain.compiler
+    assert not compiler.is_users
+    assert compiler.folder == data_dir("toolchains")
+    assert compiler.pins_command == "invoke pins --part gcc-11"
+
+
+@pytest.mark.parametrize("text", ["", PART, PART + PLATFORM, "boards: []\n"])
+def test_every_section_may_be_missing(load, catalog, text):
+    assert len(load(text).boards) == len(catalog.boards)
+
+
+def test_the_users_platform_takes_the_place_of_the_shipped_one(load, catalog):
+    text = PLATFORM.replace("mine-1.0", "jetpack-5.1").replace("6.2, 8.7", "7.2, 8.7")
+    found = load(PART + text)
+    assert found.replaced == ("platform jetpack-5.1",)
+    assert found.platform("jetpack-5.1").title == "My userland"
+    assert [one.name for one in found.platforms] == [one.name for one in catalog.platforms]
+
+
+def test_the_users_board_takes_the_place_of_the_shipped_one(load):
+    found = load(ALL.replace("name: my-board", "name: tx2"))
+    assert found.replaced == ("board tx2",)
+    assert found.board("tx2").title == "My board"
+    assert [one.name for one in found.boards_of(Arch(6, 2))] == ["tx2"]
+
+
+def test_the_users_part_serves_shipped_platforms_too(load):
+    found = load(PART.replace("torch-mine", "torch-2.7.1-cp311"))
+    assert found.replaced == ("part torch-2.7.1-cp311",)
+    assert found.platform("debian-12").toolchain.torch.part.title == "my own torch"
+    assert found.part("torch-2.7.1-cp311").is_users
+
+
+def test_a_release_that_two_platforms_have_is_the_users(load):
+    found = load(PART + PLATFORM.replace("9.9", "5.1.2"))
+    assert found.platform_of_jetpack("5.1.2").name == "mine-1.0"
+    assert found.platform_of_jetpack("5.1.1").name == "jetpack-5.1"
+
+
+WRONG = {
+    "a compiler": (
+        ("compiler: gcc-11", "compiler: gcc-111"),
+        "16:17: platforms.0.toolchain.compiler: part 'gcc-111' is not known; did you mean",
+    ),
+    "a toolkit": (
+        ("[cuda-11.8]", "[cuda-11.8, cuda-11.9]"),
+        "part 'cuda-11.9' is not known; did you mean 'cuda-11.8'?",
+    ),
+    "another kind": (
+        ("torch: torch-mine", "torch: gcc-11"),
+        "part 'gcc-11' is of kind compiler, not torch",
+    ),
+    "a part that is no name": (("torch: torch-mine", "torch: [x]"), "is not known"),
+    "a platform": (
+        ("platforms: [mine-1.0]", "platforms: [mine-1.0, jetpak-5.1]"),
+        "18:86: platform 'jetpak-5.1' is not known; did you mean 'jetpack-5.1'?",
+    ),
+    "an arch that is not driven": (
+        ("arch: 6.2, kind", "arch: 7.2, kind"),
+        "mine-1.0 does not drive 7.2, the arch of the board 'my-board': its cuda.archs are 6.2, ",
+    ),
+    "an arch that no toolkit makes": (
+        ("archs: [6.2, 8.7]", "archs: [6.2, 8.7, 11.0]"),
+        "12:27: none of its CUDA toolkits compiles for 11.0: cuda-11.8",
+    ),
+    "a name for files": (("torch-mine:", "../torch:"), "String should match pattern"),
+    "a name for targets": (("name: mine-1.0", "name: My_Platform"), "should match pattern"),
+    "an arch": (("archs: [6.2, 8.7]", "archs: [6.2.2]"), "'6.2.2' is not a compute capability"),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_named_with_its_place(load, tmp_path, change, said):
+    with pytest.raises(ConfigError) as caught:
+        load(ALL.replace(*change, 1))
+    assert said in str(caught.value)
+    assert f"{tmp_path}/my-boards.yaml:" in str(caught.value)
+
+
+def test_all_problems_are_told_at_once(load):
+    text = ALL.replace("title: My userland", "titel: My userland").replace("kind: torch", "kind: x")
+    with pytest.raises(ConfigError) as caught:
+        load(text.replace("sysroot-bookworm", "sysroot-x"))
+    lines = str(caught.value).splitlines()
+    assert lines[0].endswith("my-boards.yaml has 5 problems")
+    assert "3:5: parts.torch-mine.kind" in lines[1]
+    assert any("unknown key 'platforms.0.titel'; did you mean 'title'?" in line for line in lines)
+    assert any("key 'platforms.0.title' is missing" in line for line in lines)
+    assert any("part 'sysroot-x' is not known" in line for line in lines)
+    # Not that it does not exist: it does, and is wrong.
+    assert any("the description of part 'torch-mine' is wrong" in line for line in lines)
+
+
+def test_all_that_does_not_fit_is_told_at_once(load):
+    text = ALL.replace("[mine-1.0]", "[none, mine-1.0]").replace(
+        "arch: 6.2, kind", "arch: 7.2, kind"
+    )
+    with pytest.raises(ConfigError, match="has 2 problems"):
+        load(text)
+
+
+@pytest.mark.parametrize("section", [PLATFORM, BOARD], ids=["platforms", "boards"])
+def test_a_name_that_is_given_twice_is_refused(load, section):
+    rows = section.partition("\n")[2]
+    with pytest.raises(ConfigError, match="is described twice"):
+        load(ALL.replace(rows, rows + rows))
+
+
+def test_a_platform_that_takes_the_arch_of_a_shipped_board_away_is_refused(load, tmp_path):
+    text = PLATFORM.replace("mine-1.0", "jetpack-4.6")
+    with pytest.raises(ConfigError) as caught:
+        load(PART + text)
+    assert f"{tmp_path}/my-boards.yaml:12:27" in str(caught.value)
+    assert "the board 'nano'" in str(caught.value)
+    assert "describe that board as well" in str(caught.value)
+
+
+def test_the_shipped_data_is_held_to_the_same(tmp_path):
+    folder = tmp_path / "toolchains"
+    folder.mkdir()
+    for entry in data_dir("toolchains").iterdir():
+        (folder / entry.name).symlink_to(entry)
+    (folder / "boards.yaml").unlink()
+    text = (data_dir("toolchains") / "boards.yaml").read_text()
+    (folder / "boards.yaml").write_text(text.replace("[jetpack-4.6]", "[jetpack-4.5]", 1))
+    with pytest.raises(ConfigError, match=r"boards\.yaml:\d+:17: platform 'jetpack-4.5' is not"):
+        Catalog.load(folder)
+
+
+def test_a_file_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="does not exist"):
+        Catalog.load(extra=tmp_path / "none.yaml")
+
+
+DEPLOY = """\
+version: 1
+project: .
+targets: [{arch: 6.2, platform: mine-1.0}]
+image: {repository: acme/ops, smoke: [python3, -c, pass]}
+"""
+
+
+def test_deploy_yaml_names_the_users_file_beside_it(tmp_path):
+    deploy = tmp_path / "deploy.yaml"
+    deploy.write_text(DEPLOY + "targets_file: my-boards.yaml\n")
+    (tmp_path / "my-boards.yaml").write_text(ALL)
+    extra = targets_file_of(deploy)
+    assert extra == tmp_path / "my-boards.yaml"
+    catalog = Catalog.load(extra=extra)
+    (target,) = load_deployment(deploy, catalog).resolve_targets(catalog)
+    assert target.id == "sm62-mine-1.0"
+
+
+def test_deploy_yaml_that_names_no_file_of_the_users(tmp_path):
+    deploy = tmp_path / "deploy.yaml"
+    deploy.write_text(DEPLOY)
+    assert targets_file_of(deploy) is None
+
+
+@pytest.mark.parametrize("name", ["none.yaml", "[a, b]"])
+def test_deploy_yaml_that_names_a_missing_file(tmp_path, name):
+    deploy = tmp_path / "deploy.yaml"
+    deploy.write_text(DEPLOY + f"targets_file: {name}\n")
+    with pytest.raises(ConfigError, match=r"deploy\.yaml:5:1: there is no file"):
+        targets_file_of(deploy)
+
+
+def test_a_relative_file_keeps_its_locks_beside_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("my-boards.yaml").write_text(ALL)
+    part = Catalog.load(extra=Path("my-boards.yaml")).part("torch-mine")
+    assert part.is_users
+    assert part.folder.resolve() == tmp_path
