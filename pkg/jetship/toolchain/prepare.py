@@ -115,10 +115,11 @@ def prepare(target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN) -> 
     """
     platform = target.platform
     chosen = plan(target, own_parts)
+    given = _given_links(platform, own_parts, store)  # before anything is downloaded
     if not all(has_part(part, store) for part in chosen.parts):
         console.step(f"preparing the toolchain of {platform.name}")
     compiler = make_part(chosen.compiler, store)
-    links = _links(target, chosen, own_parts, store)
+    links = _part_links(chosen, store) | given
     links["buildroot"] = Given(compiler.path, compiler.path.name)
     root = _linked(platform, links, compiler.part.gcc or 0, store)
     torch = platform.toolchain.torch.part if platform.toolchain.torch else None
@@ -162,9 +163,8 @@ def prepare_base(platform: Platform, store: Store) -> Path:
     return make_part(platform.toolchain.base, store).path
 
 
-def _links(target: Target, chosen: Plan, own_parts: OwnParts, store: Store) -> dict[str, Given]:
-    """Return what is linked into the toolchain, by the name of the link."""
-    platform = target.platform
+def _part_links(chosen: Plan, store: Store) -> dict[str, Given]:
+    """Return what is linked into the toolchain of pinned parts, by the name of the link."""
     links: dict[str, Given] = {}
     for name, part in (
         ("sysroot", chosen.sysroot),
@@ -174,6 +174,12 @@ def _links(target: Target, chosen: Plan, own_parts: OwnParts, store: Store) -> d
         if part is not None:
             made = make_part(part, store)
             links[name] = Given(made.path, made.path.name, made.part.version)
+    return links
+
+
+def _given_links(platform: Platform, own_parts: OwnParts, store: Store) -> dict[str, Given]:
+    """Return what is linked into the toolchain of the user's own, by the name of the link."""
+    links: dict[str, Given] = {}
     if own_parts.image:
         tree = export_image(own_parts.image, platform, store)
         links |= own.own_image(tree, platform, with_torch=own_parts.torch_wheel is None)

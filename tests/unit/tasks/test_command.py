@@ -1,4 +1,6 @@
 import json
+from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import pytest
 from invoke.collection import Collection
@@ -59,7 +61,48 @@ def other(_: Context, *, name: str = "x") -> None:
     console.emit(f"other {name}")
 
 
-PROGRAM = Program(namespace=Collection(fails, told, stops, breaks, listed, other), name="tool")
+@dataclass(frozen=True)
+class Colour:
+    """Options that a task takes together."""
+
+    main: str = ""
+    second_one: str | None = None
+    very_loud: bool = False
+
+    HELP: ClassVar[dict[str, str]] = {
+        "main": "the main colour",
+        "second-one": "another one",
+        "very-loud": "and how",
+    }
+
+
+@dataclass(frozen=True)
+class Size:
+    """More options of the same task."""
+
+    width: str = "1"
+
+    HELP: ClassVar[dict[str, str]] = {"width": "how wide"}
+
+
+@command(
+    paths="files",
+    records={"colour": Colour, "size": Size},
+    help={"files": "what to paint", "json": "machine-readable"},
+)
+def paint(_: Context, *, files: list[str], colour: Colour, size: Size, json: bool = False) -> None:
+    """Print what was asked for."""
+    assert isinstance(colour, Colour)
+    row = {"files": files, "colour": asdict(colour), "size": asdict(size)}
+    if json:
+        console.emit_json(row)
+    if colour.main == "none":
+        raise ConfigError("it has no colour", fix="name one")
+
+
+PROGRAM = Program(
+    namespace=Collection(fails, told, stops, breaks, listed, other, paint), name="tool"
+)
 
 
 @pytest.fixture
@@ -196,3 +239,81 @@ def test_a_lone_dash_is_a_path(call):
 def test_a_task_is_still_a_function(capsys):
     listed(Context(), files=["x"])
     assert json.loads(capsys.readouterr().out)["files"] == ["x"]
+
+
+def painted(call, *words: str) -> dict:
+    code, out, err = call("paint", *words, "--json")
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+PLAIN = {"main": "", "second_one": None, "very_loud": False}
+
+
+@pytest.mark.parametrize(
+    ("words", "colour", "width"),
+    [
+        ([], {}, "1"),
+        (["--main", "red"], {"main": "red"}, "1"),
+        (["--main=red", "--second-one", "a b"], {"main": "red", "second_one": "a b"}, "1"),
+        (["--second-one", ""], {"second_one": ""}, "1"),
+        (["--very-loud", "--width", "7"], {"very_loud": True}, "7"),
+        (["--width=7", "--very-loud", "--main=-"], {"main": "-", "very_loud": True}, "7"),
+    ],
+)
+def test_the_fields_of_a_record_are_options_of_the_command_line(call, words, colour, width):
+    row = painted(call, *words)
+    assert row == {"files": [], "colour": PLAIN | colour, "size": {"width": width}}
+
+
+def test_the_options_of_records_stand_among_paths_as_others_do(call):
+    row = painted(call, "a", "--main", "red", "b", "--very-loud", "c")
+    assert row["files"] == ["a", "b", "c"]
+    assert row["colour"] == PLAIN | {"main": "red", "very_loud": True}
+
+
+def test_the_records_of_one_run_do_not_stay_for_the_next(call):
+    assert painted(call, "--main", "red")["colour"]["main"] == "red"
+    assert painted(call)["colour"] == PLAIN
+
+
+def test_an_error_of_a_task_with_records_is_its_exit_code(call):
+    code, out, err = call("paint", "--main", "none", "--json")
+    assert code == ConfigError.exit_code
+    assert err.startswith("error: it has no colour")
+    assert "it has no colour" in out
+
+
+def test_an_option_that_no_record_has_is_an_error_of_the_command_line(call):
+    code, out, err = call("paint", "--third-one", "x")
+    assert code != 0
+    assert out == ""
+    assert "third-one" in err
+
+
+@pytest.mark.parametrize("name", ["colour", "size"])
+def test_a_record_itself_is_no_option(call, name):
+    assert call("paint", f"--{name}", "x")[0] != 0
+
+
+def test_help_tells_what_each_option_of_a_record_means(capsys):
+    @command(records={"colour": Colour, "size": Size}, help={"json": "machine-readable"})
+    def shown(_: Context, *, colour: Colour, size: Size, json: bool = False) -> None:
+        """Show it."""
+
+    with pytest.raises(SystemExit) as left:
+        Program(namespace=Collection(shown), name="tool").run(["tool", "shown", "--help"])
+    assert not left.value.code
+    out = capsys.readouterr().out
+    for word in ("--main", "the main colour", "--second-one", "another one", "--width", "how wide",
+                 "--very-loud", "--json", "machine-readable"):  # fmt: skip
+        assert word in out
+
+
+def test_the_help_of_an_option_that_no_record_has_is_a_defect():
+    @command(records={"colour": Colour}, help={"nobody": "has it"})
+    def lost(_: Context, *, colour: Colour) -> None:
+        """Have help for what is not there."""
+
+    with pytest.raises(ValueError, match="nobody"):
+        lost.get_arguments()

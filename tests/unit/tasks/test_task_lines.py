@@ -6,11 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from jetship import console, pipeline, proc
 from jetship import doctor as checks
-from jetship import pipeline, proc
 from jetship.check.findings import Finding, Report
 from jetship.errors import BuildError, CheckError
 from jetship.tasks.main import program
+from jetship.toolchain.own import OwnParts
+from rich.console import Console
 
 ROOT = Path(__file__).parents[3]
 TASKS = [
@@ -93,7 +95,18 @@ def test_a_dry_build_prints_the_plan_and_builds_nothing(call, project, monkeypat
         (["image", "--arch", "6.2"], 3),
         (["matrix", "--format", "gitlab"], 2),
         (["matrix"], 2),
-        (["lock", "--platform", "none"], 2),
+        (["pins", "--part", "none"], 2),
+        (["build", "--board", "tx2"], 4),
+        (["build", "--board", "tx2", "--dry", "--platform", "jetpack-6.2"], 2),
+        (["build", "--board", "orin"], 2),
+        (["build", "--arch", "8.7", "--jetpack", "6.3"], 2),
+        (["build", "--arch", "8.7", "--jetpack", "6.1", "--platform", "jetpack-6.0"], 2),
+        (["build", "--cpu-only", "--arch", "6.2"], 2),
+        (["build", "--target", "sm62-debian-12", "--arch", "6.2"], 2),
+        (["build", "--target", "tx2"], 2),
+        (["build", "--arch", "6.2", "--jetpack", "4.6", "--cuda-home", "none"], 2),
+        (["check", "none.whl", "--platform", "debian-12"], 2),
+        (["check", "none.whl", "--target", "6.2"], 2),
     ],
 )
 def test_a_wrong_request_ends_with_its_code_and_a_way_out(call, project, words, code):
@@ -106,10 +119,15 @@ def test_a_wrong_request_ends_with_its_code_and_a_way_out(call, project, words, 
 
 @pytest.fixture
 def built(project, monkeypatch, catalog):
-    """Let builds end as told: with a report's outcome, or with an error."""
+    """Let builds end as told: with a report's outcome, or with an error.
+
+    The user's own parts are in `built.own`.
+    """
+    own = []
 
     def install(*endings: str | Exception) -> None:
-        def produce(_project, targets, _store, dist):
+        def produce(_project, targets, _store, dist, own_parts):
+            own.append(own_parts)
             made = []
             for target, ending in zip(targets, endings, strict=True):
                 if isinstance(ending, Exception):
@@ -125,6 +143,7 @@ def built(project, monkeypatch, catalog):
 
         monkeypatch.setattr(pipeline, "produce", produce)
 
+    install.own = own
     return install
 
 
@@ -133,7 +152,36 @@ def test_a_build_prints_its_wheel_on_stdout_and_all_else_on_stderr(call, built):
     code, out, err = call("build", "--arch", "6.2")
     assert (code, out) == (0, "dist/ops.whl\n")
     assert "for emulation and CI" in err
-    assert "Jetson TX2 (6.2) itself runs JetPack 4.6.6" in err
+    assert "Jetson TX2 (6.2) itself runs JetPack 4.6 (L4T r32.7, Ubuntu 18.04)" in err
+
+
+def test_a_build_for_the_boards_own_platform_needs_no_warning(call, built):
+    built("pass")
+    words = ("--board", "orin", "--jetpack", "6.1", "--cuda-home", "/c", "--sysroot", "/s",
+             "--torch-wheel", "t.whl", "--python-dev", "/p")  # fmt: skip
+    code, out, err = call("build", *words)
+    assert (code, out) == (0, "dist/ops.whl\n")
+    assert "emulation" not in err
+    assert "itself runs" not in err
+    (own,) = built.own
+    assert own == OwnParts(
+        cuda_home=Path("/c"), sysroot=Path("/s"), torch_wheel=Path("t.whl"), python_dev=Path("/p")
+    )
+
+
+def test_a_build_without_device_code_is_planned_without_it(call, project):
+    code, out, _ = call("build", "--cpu-only", "--jetpack", "4.6", "--dry", "--json")
+    assert code == 0
+    (row,) = json.loads(out)["plan"]
+    assert (row["target"], row["arch_list"]) == ("cpu-jetpack-4.6", "")
+
+
+def test_a_plan_takes_archs_of_the_environment_and_says_so(call, project, monkeypatch):
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.7")
+    code, out, err = call("build", "--jetpack", "6.2", "--dry")
+    assert code == 0
+    assert out.startswith("sm87-jetpack-6.2: ")
+    assert "--arch is taken from TORCH_CUDA_ARCH_LIST=8.7" in err
 
 
 def test_a_build_that_fails_its_check_shows_the_findings(call, built):
@@ -157,11 +205,36 @@ def test_the_first_failure_of_several_builds_decides_the_code(call, built):
 
 @pytest.fixture
 def checked(monkeypatch, project):
+    """Let checks end as told; their targets and the user's own parts are in `checked.given`."""
+    given = []
+
     def install(*outcomes: str) -> None:
         left = list(outcomes)
-        monkeypatch.setattr(pipeline, "check", lambda _, target, __: report(target.id, left.pop(0)))
 
+        def check(_wheel, target, _store, own_parts):
+            given.append((target.id, own_parts))
+            return report(target.id, left.pop(0))
+
+        monkeypatch.setattr(pipeline, "check", check)
+
+    install.given = given
     return install
+
+
+@pytest.mark.parametrize(
+    ("words", "target"),
+    [
+        (["--arch", "7.2,8.7", "--jetpack", "5.1"], "sm72.sm87-jetpack-5.1"),
+        (["--target", "sm87-jetpack-6.2"], "sm87-jetpack-6.2"),
+        (["--target", "cpu-debian-12"], "cpu-debian-12"),
+        (["--cpu-only", "--jetpack", "4.6"], "cpu-jetpack-4.6"),
+        (["--board", "thor", "--platform", "jetpack-7.2"], "sm110-jetpack-7.2"),
+    ],
+)
+def test_a_wheel_is_checked_against_the_target_that_is_named(call, checked, words, target):
+    checked("pass")
+    assert call("check", "a.whl", *words, "--torch-wheel", "t.whl")[0] == 0
+    assert checked.given == [(target, OwnParts(torch_wheel=Path("t.whl")))]
 
 
 def test_a_check_of_several_wheels_is_one_answer(call, checked):
@@ -176,14 +249,23 @@ def test_a_check_of_several_wheels_is_one_answer(call, checked):
     assert "1 of 2 wheels did not pass" in err
 
 
-def test_the_targets_are_listed_for_people_and_machines(call, project):
+def test_the_targets_are_listed_for_people_and_machines(call, project, monkeypatch):
     code, out, _ = call("targets", "--json")
     assert code == 0
     row = next(row for row in json.loads(out)["platforms"] if row["platform"] == "debian-12")
     assert row["archs"]["6.2"] == ["Jetson TX2"]
+    row = next(row for row in json.loads(out)["platforms"] if row["platform"] == "jetpack-6.2")
+    assert row["jetpack"] == ["6.1", "6.2", "6.2.1", "6.2.2"]
+    assert (row["evidence"], row["parts_ready"]) == ("derived", False)
+    monkeypatch.setattr(console, "stdout", Console(width=300))
     code, out, _ = call("targets")
     assert code == 0
-    assert "Jetson TX2" in out
+    lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert "6.2 tx2" in lines["debian-12"]
+    assert "5.3 nano/tx1, 6.2 tx2, 7.2 xavier" in lines["jetpack-4.6"]
+    assert "orin" not in lines["jetpack-7.0"]
+    assert "8.7 orin, 11.0 thor" in lines["jetpack-7.2"]
+    assert "jetpack-4.6: CUDA 10.2 for x86-64" in out
 
 
 def test_the_doctor_says_what_is_missing(call, project, monkeypatch):

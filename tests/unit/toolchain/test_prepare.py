@@ -227,6 +227,14 @@ def test_what_the_user_gives_is_linked_from_where_it_lies(store, tx2, outside, g
     assert prepare(tx2, store) == pinned
 
 
+@pytest.mark.parametrize("role", ["cuda_home", "sysroot", "torch_wheel", "python_dev"])
+def test_what_the_user_gives_is_looked_at_before_anything_is_made(store, tx2, outside, role):
+    with pytest.raises(ConfigError) as caught:
+        prepare(tx2, store, OwnParts(**{role: Path("/no/such/folder")}))
+    assert f"--{role.replace('_', '-')} /no/such/folder" in caught.value.what
+    assert not (store.root / "trees").exists()
+
+
 def test_a_torch_wheel_of_the_users_own_is_unpacked_and_linked(
     store, tx2, outside, make_wheel_file
 ):
