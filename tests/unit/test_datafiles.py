@@ -1,3 +1,5 @@
+import tomllib
+
 import pytest
 from jetship import datafiles
 from jetship.errors import ConfigError
@@ -15,6 +17,16 @@ def package(tmp_path, monkeypatch):
 def test_the_repository_holds_both_folders():
     assert (datafiles.data_dir("toolchains") / "boards.yaml").is_file()
     assert datafiles.data_dir("docker").is_dir()
+
+
+@pytest.mark.parametrize("name", ["toolchains", "docker"])
+def test_every_file_of_the_data_travels_in_the_wheel(name):
+    root = datafiles.data_dir(name)
+    settings = tomllib.loads((root.parent / "pyproject.toml").read_text())
+    patterns = settings["tool"]["setuptools"]["package-data"]["*"]
+    taken = {path for pattern in patterns for path in root.glob(pattern) if path.is_file()}
+    there = {path for path in root.rglob("*") if path.is_file()}
+    assert {path for path in there if path.suffix not in (".py", ".pyc")} == taken
 
 
 def test_an_installed_jetship_takes_its_own_data_and_not_a_neighbours(package):

@@ -46,6 +46,21 @@ def test_emulation_platform_says_which_platform_the_board_needs():
     assert "Jetson TX2" in tx2.title
 
 
+@pytest.mark.parametrize(("jetpack", "nodes"), [("5.1", True), ("6.2", False), ("7.2", False)])
+def test_the_device_nodes_are_those_of_the_platforms_release(jetpack, nodes):
+    (orin,) = resolve(CATALOG, board="orin", jetpack=jetpack)
+    line = board_line(orin, board("orin"), IMAGE, CATALOG)
+    assert ("--device /dev/nvmap" in line.line) == nodes
+    assert "--runtime nvidia" in line.line
+    assert line.note == ""
+
+
+def test_the_note_of_an_emulation_image_names_the_newest_platform_of_the_board():
+    line = board_line(target("8.7"), board("orin"), IMAGE, CATALOG)
+    assert "up to JetPack 7.2 (L4T r39, Ubuntu 24.04)" in line.note
+    assert "--device" not in line.line, "and the line is that platform's"
+
+
 def test_platform_of_a_board_has_no_emulation_line():
     lines = run_lines(target=target("5.3", "jetpack"), image=IMAGE, catalog=CATALOG)
     assert [line.title for line in lines] == ["Jetson Nano", "Jetson TX1"]
