@@ -88,9 +88,9 @@ def _announce(catalog: Catalog, targets: tuple[Target, ...]) -> None:
         if target.platform.kind == "emulation":
             for code in target.code:
                 for board in catalog.boards_of(code.arch):
-                    console.note(
-                        f"{board.title} ({code.arch}) itself runs {catalog.newest_of(board)}"
-                    )
+                    if target.platform.name not in board.platforms:
+                        newest = catalog.newest_of(board)
+                        console.note(f"{board.title} ({code.arch}) itself runs {newest}")
 
 
 def _print_plan(targets: tuple[Target, ...], folder: Path, *, json: bool) -> None:

@@ -1,0 +1,58 @@
+"""The options --targets-file and --image, from the command line to the stages."""
+
+import pytest
+from jetship.errors import ConfigError
+from jetship.targets.resolve import resolve
+from jetship.tasks.request import Given, Known
+from jetship.toolchain.own import OwnParts
+from jetship.toolchain.prepare import plan
+
+BOARD = """\
+boards:
+  - {name: tx2, title: My TX2, arch: 6.2, kind: jetson, platforms: [jetpack-4.6], source: mine}
+"""
+DEPLOY = """\
+version: 1
+targets_file: my-boards.yaml
+"""
+
+
+@pytest.fixture
+def deploy(tmp_path) -> str:
+    path = tmp_path / "deploy.yaml"
+    path.write_text(DEPLOY)
+    (tmp_path / "my-boards.yaml").write_text(BOARD)
+    return str(path)
+
+
+def test_without_a_file_of_the_users_all_is_as_shipped(catalog, tmp_path, capsys):
+    found = Known().catalog(str(tmp_path / "none.yaml"))
+    assert found.boards == catalog.boards
+    assert capsys.readouterr().err == ""
+
+
+def test_the_users_file_is_the_given_one_or_deploy_yamls(deploy, tmp_path, capsys):
+    assert Known().catalog(deploy).board("tx2").title == "My TX2"
+    assert "my-boards.yaml replaces jetship's own board tx2" in capsys.readouterr().err
+    other = tmp_path / "other.yaml"
+    other.write_text(BOARD.replace("My TX2", "Another"))
+    assert Known(str(other)).catalog(deploy).board("tx2").title == "Another"
+
+
+def test_a_users_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"none\.yaml does not exist"):
+        Known(str(tmp_path / "none.yaml")).catalog()
+
+
+def test_an_image_is_a_name_and_all_else_a_path():
+    parts = Given(image="l4t:r35", cuda_home="/usr/local/cuda").parts
+    assert parts.image == "l4t:r35"
+    assert parts.cuda_home is not None
+    assert parts.cuda_home.name == "cuda"
+    assert Given().parts == OwnParts()
+
+
+def test_an_image_takes_the_place_of_sysroot_and_torch(catalog):
+    (target,) = resolve(catalog, arch="6.2")
+    chosen = plan(target, OwnParts(image="l4t:r35"))
+    assert [part.name for part in chosen.parts] == ["gcc-11", "cuda-11.8"]
