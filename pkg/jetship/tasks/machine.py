@@ -63,9 +63,12 @@ def targets(_: Context, *, known: Known, json: bool = False) -> None:
         )
     console.stdout.print(table)
     for platform in catalog.platforms:
-        for role, advice in platform.toolchain.advice.items():
-            if role == "cuda":
-                console.stdout.print(f"{platform.name}: {advice}", markup=False)
+        if platform.notice:
+            console.stdout.print(f"{platform.name}: {platform.notice}", markup=False)
+        if "cuda" in platform.toolchain.advice:
+            console.stdout.print(
+                f"{platform.name}: {platform.toolchain.advice['cuda']}", markup=False
+            )
 
 
 def _archs_and_boards(catalog: Catalog, platform: Platform) -> str:
