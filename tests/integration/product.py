@@ -60,6 +60,7 @@ def environment(**changes: str | None) -> dict[str, str]:
     """Return this process's environment without jetship's switches, and with `changes`."""
     kept = {name: value for name, value in os.environ.items() if name != "JETSHIP_VERBOSE"}
     kept["JETSHIP_CACHE"] = str(default_root())
+    kept.pop("TORCH_CUDA_ARCH_LIST", None)
     kept.update({name: value for name, value in changes.items() if value is not None})
     return {name: value for name, value in kept.items() if changes.get(name, "") is not None}
 

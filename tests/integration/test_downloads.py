@@ -53,8 +53,17 @@ def downloaded(toolchain, large_folder):
     return make
 
 
+PARTS = ["gcc-11", "sysroot-bookworm", "cuda-11.8", "torch-2.7.1-cp311"]  # in their order
+TOOLCHAIN = "toolchain-debian-12"
+
+
 def published(cache: Path) -> list[str]:
-    return names_in(cache / "trees")
+    """Return what is in the cache for good: the names of parts and toolchains, in order.
+
+    What is half-made has another name, and makes this fail.
+    """
+    names = [name.rpartition("-")[0] for name in names_in(cache / "trees")]
+    return sorted(names, key=[*PARTS, TOOLCHAIN].index)
 
 
 def begun(cache: Path) -> bool:
@@ -70,10 +79,11 @@ def test_two_builds_at_once_on_an_empty_cache(large_folder, dist):
         running(*words, "--arch", "7.2", **cache) as second,
     ):
         said = [first.end().good().stderr, second.end().good().stderr]
-    assert sum("==> preparing the toolchain of debian-12" in text for text in said) == 1
-    assert sum("another jetship prepares toolchain-debian-12" in text for text in said) == 1
+    made = [line for text in said for line in text.splitlines() if line.endswith(" (once)")]
+    assert len(made) == len(set(made)) == len(PARTS)
+    assert any("another jetship prepares gcc-11" in text for text in said)
     assert len(wheels_in(dist)) == 2
-    assert [name.rpartition("-")[0] for name in published(large_folder)] == ["toolchain-debian-12"]
+    assert published(large_folder) == [*PARTS, TOOLCHAIN]
     assert names_in(large_folder / "tmp") == []
     # And now that it is there, nothing is asked of the network for it.
     again = invoke("check", *wheels_in(dist), **cache, JETSHIP_DEBIAN_MIRROR=NOWHERE).good()
@@ -99,10 +109,11 @@ def test_a_preparation_that_is_killed_blocks_no_later_one(downloaded, words):
         wait_until(lambda: begun(cache), "the unpacking")
         task.send(signal.SIGKILL)
         task.end()
-    assert published(cache) == []
+    # A part is renamed when it is finished; until then it has a name that nobody looks for.
+    assert [name for name in names_in(cache / "trees") if not name.startswith(".gcc-11-")] == []
     done = invoke(*words, JETSHIP_CACHE=str(cache), JETSHIP_DEBIAN_MIRROR=NOWHERE).good()
     assert "preparing" in done.stderr
-    assert len(published(cache)) == 1
+    assert published(cache) == [*PARTS, TOOLCHAIN]
 
 
 def test_no_debian_mirror(large_folder, words, dist):
@@ -128,7 +139,8 @@ def test_no_package_index(downloaded, words, dist):
     assert "pip could not download nvidia-cuda" in error
     assert "the package index does not answer" in error
     assert "check the network" in error
-    assert (published(cache), wheels_in(dist)) == ([], [])
+    assert names_in(cache / "tmp") == []
+    assert (published(cache), wheels_in(dist)) == (["gcc-11", "sysroot-bookworm"], [])
 
 
 @pytest.fixture
@@ -141,9 +153,9 @@ def checkout(tmp_path) -> Path:
     return folder
 
 
-def change_digest(checkout: Path, part_of_name: str) -> str:
-    """Change one digit of a digest in the lock file, and return the digest as it was."""
-    lock = checkout / "toolchains/locks/debian-12.yaml"
+def change_digest(checkout: Path, part: str, part_of_name: str) -> str:
+    """Change one digit of a digest in a part's lock file, and return the digest as it was."""
+    lock = checkout / f"toolchains/locks/{part}.yaml"
     lines = lock.read_text().splitlines()
     (number,) = [number for number, line in enumerate(lines) if part_of_name in line]
     before, digest = lines[number].split("sha256: ")
@@ -160,15 +172,19 @@ def run_in(checkout: Path, *words: str | Path, cache: Path) -> Ended:
     return Ended(done.status, done.stdout, done.stderr)
 
 
-@pytest.mark.parametrize("name", ["libcc1-0_", "nvidia_cuda_runtime_cu11-"])
-def test_a_download_with_another_digest_is_refused(checkout, downloaded, words, dist, name):
+@pytest.mark.parametrize(
+    ("part", "name"), [("gcc-11", "libcc1-0_"), ("cuda-11.8", "nvidia_cuda_runtime_cu11-")]
+)
+def test_a_download_with_another_digest_is_refused(  # noqa: PLR0917
+    checkout, downloaded, words, dist, part, name
+):
     cache = downloaded("*.deb", "*.whl")
-    right = change_digest(checkout, f"file: {name}")
+    right = change_digest(checkout, part, f"file: {name}")
     error = run_in(checkout, *words, cache=cache).one_error(5)
     assert "another digest than the lock file" in error
     assert right in error
     assert "do not trust" in error
-    assert (published(cache), wheels_in(dist)) == ([], [])
+    assert (published(cache), wheels_in(dist)) == (PARTS[: PARTS.index(part)], [])
     assert names_in(cache / "tmp") == []
 
 
@@ -200,7 +216,8 @@ def test_a_disk_that_is_full_before_all_is_unpacked(downloaded, tmp_path, words,
     with small_disk(tmp_path / "disk", size) as cache:
         (cache / "sha256").symlink_to(blobs)
         error = invoke(*words, JETSHIP_CACHE=str(cache)).one_error(5)
-        assert published(cache) == []
+        assert published(cache) == PARTS[: len(published(cache))]
+        assert TOOLCHAIN not in published(cache)
         assert names_in(cache / "tmp") == []
     assert "JETSHIP_CACHE" in error
 

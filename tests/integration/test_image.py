@@ -28,7 +28,7 @@ from jetship.pin import Pin, PinnedCode, PinnedCuda, PinnedPython, PinnedTool, P
 from jetship.store import Store, default_root, sha256_of
 from jetship.targets.catalog import Catalog
 from jetship.targets.resolve import resolve
-from jetship.toolchain.prepare import prepare, prepare_runtime
+from jetship.toolchain.prepare import prepare, prepare_base
 
 # Of this process alone: several runs may share an engine.
 REPOSITORY = f"jetship-test/tinyops-{os.getpid()}"
@@ -88,12 +88,12 @@ def target():
 
 @pytest.fixture(scope="module")
 def toolchain(target, store):
-    return prepare(target.platform, store)
+    return prepare(target, store)
 
 
 @pytest.fixture(scope="module")
 def base(engine, target, store):
-    folder = prepare_runtime(target.platform, store)
+    folder = prepare_base(target.platform, store)
     return base_image(
         platform=target.platform,
         rootfs=folder / "rootfs",
@@ -231,7 +231,7 @@ def run_smoke(engine, image, wheel, toolchain, store):
 
 def test_base_image_is_arm64_and_made_once(engine, base, target, store, capsys):
     assert engine.images.get(base).attrs["Architecture"] == "arm64"
-    folder = prepare_runtime(target.platform, store)
+    folder = prepare_base(target.platform, store)
     again = base_image(
         platform=target.platform,
         rootfs=folder / "rootfs",

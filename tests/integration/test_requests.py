@@ -13,7 +13,8 @@ BAD_ARCHS = {
     "Pascal": "family names do not say which GPU",
     "6.2,,7.2": "empty entry at position 2",
     "6.2,6.2": "names 6.2 more than once",
-    "11.0": "CUDA 11.8 of debian-12 cannot compile for 11.0 (Jetson Thor)",
+    "11.0": "CUDA 11.8 of debian-12 drives no GPU of compute capability 11.0",
+    "6.2+ptx": "character 5, 'p', does not belong there",
 }
 
 
@@ -36,6 +37,67 @@ def test_a_platform_that_is_not_known_gets_the_nearest_one(nothing):
     words, variables = nothing
     done = invoke("build", "--arch", "6.2", "--platform", "debian12", *words, **variables)
     assert "did you mean 'debian-12'?" in done.one_error(2)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--arch", "7.0", "--jetpack", "5.1"), "the Xavier GPU is 7.2"),
+        (("--board", "tx2", "--platform", "jetpack-6.2"), "it ends at JetPack 4.6"),
+        (("--arch", "6.2", "--jetpack", "7.0"), "CUDA 12.9 is the last"),
+        (("--arch", "10.1", "--jetpack", "7.0"), "CUDA 13 calls it 11.0"),
+        (("--board", "orin"), "jetpack-5.1, jetpack-6.0, jetpack-6.2, jetpack-7.2"),
+        (("--arch", "8.7", "--jetpack", "6.3"), "the nearest known one is 6.2.2"),
+        (("--arch", "8.7", "--jetpack", "6.1", "--platform", "jetpack-6.0"), "jetpack-6.2, not"),
+        (("--board", "tx2", "--arch", "7.2"), "the GPU of a Jetson TX2 is 6.2, not 7.2"),
+        (("--target", "tx2"), "'tx2' is not a target id"),
+        (("--cpu-only", "--arch", "6.2"), "leave one of them out"),
+    ],
+    ids=" ".join,
+)
+def test_what_does_not_go_together(nothing, options, said):
+    words, variables = nothing
+    assert said in invoke("build", *options, *words, **variables).one_error(2)
+
+
+def test_a_board_whose_toolkit_is_nvidias_alone_names_the_option_that_takes_it(nothing):
+    words, variables = nothing
+    error = invoke("build", "--board", "tx2", *words, **variables).one_error(4)
+    assert "the toolchain of jetpack-4.6 lacks 1 part: cuda" in error
+    assert "--cuda-home: CUDA 10.2 for x86-64" in error
+
+
+def test_a_cuda_home_without_nvcc_is_told_before_anything_is_downloaded(nothing, tmp_path):
+    words, variables = nothing
+    own = ("--cuda-home", tmp_path)
+    error = invoke("build", "--board", "tx2", *own, *words, **variables).one_error(2)
+    assert f"--cuda-home {tmp_path} has no bin/nvcc" in error
+    assert "preparing" not in error
+
+
+def test_archs_of_the_environment_are_said_aloud(nothing):
+    words, variables = nothing
+    done = invoke(
+        "build", "--jetpack", "6.2", "--dry", *words, **variables, TORCH_CUDA_ARCH_LIST="8.7"
+    ).good()
+    assert done.stdout.startswith("sm87-jetpack-6.2: ")
+    assert "--arch is taken from TORCH_CUDA_ARCH_LIST=8.7" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "target"),
+    [
+        (("--board", "xavier", "--jetpack", "5.1.2"), "sm72-jetpack-5.1"),
+        (("--target", "sm110ptx-jetpack-7.0"), "sm110ptx-jetpack-7.0"),
+        (("--target", "cpu-jetpack-4.6"), "cpu-jetpack-4.6"),
+        (("--cpu-only", "--board", "tx2"), "cpu-jetpack-4.6"),
+    ],
+    ids=" ".join,
+)
+def test_dry_says_which_target_the_options_are(nothing, options, target):
+    words, variables = nothing
+    plan = invoke("build", *options, "--dry", "--json", *words, **variables).good().json["plan"]
+    assert [row["target"] for row in plan] == [target]
 
 
 @pytest.mark.parametrize(
@@ -115,8 +177,10 @@ def test_the_targets_of_deploy_yaml_are_built_when_no_arch_is_given(nothing):
 def test_targets_lists_platforms_and_boards():
     done = invoke("targets").good()
     assert "debian-12" in done.stdout
-    assert "Jetson TX2" in done.stdout
-    assert "for emulation and CI" in done.stdout
+    assert "jetpack-7.2" in done.stdout
+    assert "tx2" in done.stdout
+    assert "for emulation and CI" in " ".join(done.stdout.split())
+    assert "jetpack-4.6: CUDA 10.2" in " ".join(done.stdout.split())
 
 
 def test_targets_as_json():
@@ -125,6 +189,8 @@ def test_targets_as_json():
     }
     assert platforms["debian-12"]["archs"]["6.2"] == ["Jetson TX2"]
     assert "11.0" not in platforms["debian-12"]["archs"]
+    assert platforms["jetpack-7.0"]["archs"] == {"11.0": ["Jetson Thor"]}
+    assert platforms["jetpack-5.1"]["evidence"] == "derived"
 
 
 def test_matrix_is_what_a_github_workflow_takes():
@@ -156,7 +222,7 @@ def test_doctor_as_json():
 
 def test_the_list_of_tasks_names_each_with_its_summary():
     listed = invoke("--list").good().stdout
-    for task in ("build", "check", "image", "smoke", "matrix", "targets", "doctor", "lock"):
+    for task in ("build", "check", "image", "smoke", "matrix", "targets", "doctor", "pins"):
         assert f"\n  {task} " in listed
 
 
