@@ -3,6 +3,7 @@
 import io
 import os
 import shutil
+import signal
 import tarfile
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from jetship.targets.catalog import Catalog
 from jetship.targets.resolve import resolve
 from jetship.toolchain.own import OwnParts
 from jetship.toolchain.prepare import prepare, prepare_base
-from product import PROJECTS, ROOT, invoke, jetship, names_in
+from product import PROJECTS, ROOT, invoke, jetship, names_in, running, wait_until
 
 # Of this process alone: several runs may share an engine.
 NAME = f"jetship-test/l4t-pytorch-{os.getpid()}:r35"
@@ -170,6 +171,19 @@ def test_the_image_is_never_run_and_leaves_no_container(engine, l4t, target, tmp
     before = {container.id for container in engine.containers.list(all=True)}
     prepare(target, Store(default_root()), OwnParts(image=l4t))
     assert {container.id for container in engine.containers.list(all=True)} <= before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_export_that_is_interrupted_leaves_nothing(engine, base, tmp_path, dist, number):
+    cache = tmp_path / "cache"
+    words = ("build", "--arch", "6.2", "--image", base, "--dist", dist)
+    with running(*words, JETSHIP_CACHE=str(cache)) as task:
+        wait_until(lambda: list(cache.glob("trees/.image-*/usr/lib")), "the export")
+        task.send(number)
+        assert task.end().status == 130
+    assert not [one for one in engine.containers.list(all=True) if one.image.tags == [base]]
+    assert names_in(cache / "trees") == []
+    assert names_in(dist) == []
 
 
 @pytest.mark.long
