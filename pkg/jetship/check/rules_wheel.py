@@ -157,6 +157,10 @@ def requires_torch(facts: Facts) -> Iterator[Finding]:
     elif wanted:
         reason = f"the target's torch {have} satisfies what the wheel requires"
         yield Finding("requires-torch", "pass", subject, reason, tuple(map(str, wanted)))
+    elif facts.wheel.pin is not None:
+        reason = "it was pinned to a torch, and its Requires-Dist does not say so any more"
+        fix = f"add Requires-Dist: torch=={have}, or build it again"
+        yield Finding("requires-torch", "fail", subject, reason, fix=fix)
     else:
         reason = "the wheel requires no torch, so any is right to an installer"
         yield Finding("requires-torch", "pass", subject, reason)

@@ -154,7 +154,7 @@ def fetch(
     Raises:
         DownloadError: no network, no such version any more, wrong digest, or a full disk.
     """
-    missing = [item for item in files if not store.blob(item.sha256, item.file).exists()]
+    missing = [item for item in files if not store.holds(item.sha256, item.file)]
     if missing:
         apt = AptRoot(store, suite, architecture)
         with store.locked(f"apt-{suite.suite}-{architecture}"), store.scratch() as scratch:
