@@ -167,17 +167,6 @@ def requires_torch(facts: Facts) -> Iterator[Finding]:
 
 
 def _torch_requirements(facts: Facts) -> tuple[list[Requirement], list[str]]:
-    environment = {
-        "platform_machine": facts.platform.machine,
-        "python_version": facts.platform.python.version,
-        "python_full_version": f"{facts.platform.python.version}.0",
-        "sys_platform": "linux",
-        "platform_system": "Linux",
-        "os_name": "posix",
-        "implementation_name": "cpython",
-        "platform_python_implementation": "CPython",
-        "extra": "",
-    }
     found, damaged = [], []
     for line in facts.wheel.metadata.get_all("Requires-Dist", []):
         try:
@@ -185,7 +174,7 @@ def _torch_requirements(facts: Facts) -> tuple[list[Requirement], list[str]]:
         except InvalidRequirement:
             damaged.append(f"{str(line)!r} is not a requirement")
             continue
-        applies = item.marker is None or item.marker.evaluate(environment)
+        applies = item.marker is None or item.marker.evaluate(facts.platform.markers)
         if canonicalize_name(item.name) == "torch" and applies:
             found.append(item)
     return found, damaged
