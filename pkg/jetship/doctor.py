@@ -45,7 +45,7 @@ def examine(store: Store) -> list[Examined]:
         _answer("Debian archive", "build", find_mirror, "set JETSHIP_DEBIAN_MIRROR"),
         _space(store),
         _answer("Docker engine", "image and smoke", _engine, "apt-get install docker.io",
-                ("docker.io",)),
+                () if proc.find("dockerd") else ("docker.io",)),
         _emulation(),
     ]  # fmt: skip
 
@@ -141,8 +141,12 @@ def _engine() -> str:
 
 def _space(store: Store) -> Examined:
     folder = store.root
-    while not folder.exists():
+    while not os.path.lexists(folder):
         folder = folder.parent
+    if not os.access(folder, os.W_OK):
+        found = f"{store.root} cannot be written to"
+        fix = "set JETSHIP_CACHE to a folder that is yours"
+        return Examined("3 GB for the cache", "build", False, found, fix)  # noqa: FBT003
     stat = os.statvfs(folder)
     free = stat.f_bavail * stat.f_frsize / 1e9
     fix = "free some space, or set JETSHIP_CACHE to a folder on a larger disk"

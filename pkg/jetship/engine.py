@@ -91,6 +91,13 @@ def architecture_of(client: docker.DockerClient, image: str) -> str | None:
             return None
 
 
+def label_of(client: docker.DockerClient, image: str, label: str) -> str | None:
+    """Return what an image says under a label, or None where it does not."""
+    with engine_errors(f"looking at {image}"):
+        found = client.images.get(image).labels.get(label)
+        return None if found is None else str(found)
+
+
 def require_architecture(client: docker.DockerClient, image: str, machine: str, *, fix: str) -> str:
     """Return the architecture that the engine records for an image that is for `machine`.
 

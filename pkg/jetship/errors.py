@@ -22,6 +22,10 @@ class JetshipError(Exception):
         self.fix = fix
         super().__init__(what)
 
+    def to_json(self) -> dict[str, str | int]:
+        """Return the error as machines read it."""
+        return {"what": self.what, "why": self.why, "fix": self.fix, "exit_code": self.exit_code}
+
     def __str__(self) -> str:
         lines = [self.what]
         if self.why:

@@ -16,7 +16,7 @@ from jetship.check.findings import Report
 from jetship.check.libraries import TargetLibraries
 from jetship.errors import CheckError, ConfigError, JetshipError
 from jetship.pin import pin_of
-from jetship.store import Store, disk_errors
+from jetship.store import Store, disk_errors, sweep
 from jetship.targets.catalog import Catalog
 from jetship.targets.model import Target, parse_target_id
 from jetship.toolchain.own import OwnParts
@@ -101,6 +101,7 @@ def _staging(dist: Path) -> Iterator[Path]:
     fix = "free some space, or name another folder with --dist DIR"
     with disk_errors(dist, what="the folder of the finished wheels", fix=fix):
         dist.mkdir(parents=True, exist_ok=True)
+        sweep(dist.glob(f"{_STAGING_PREFIX}*"))
         folder = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=dist))
         try:
             yield folder

@@ -14,7 +14,8 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,10 +23,12 @@ import filelock
 import platformdirs
 
 from jetship import console
-from jetship.errors import DownloadError
+from jetship.errors import ConfigError, DownloadError
 
 CHUNK_BYTES = 1 << 20
-DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR)
+FULL = (errno.ENOSPC, errno.EDQUOT)
+NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOENT)
+LEFT_BEHIND_SECONDS = 24 * 3600
 CACHE_FIX = (
     "free some space, or set JETSHIP_CACHE to a folder on a larger disk "
     "(a debian-12 toolchain needs about 3 GB)"
@@ -66,27 +69,45 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def disk_errors(where: Path, *, what: str = "the cache", fix: str = CACHE_FIX) -> Iterator[None]:
-    """Turn a full or read-only disk under `where` into a `DownloadError` that says so."""
+    """Turn a disk under `where` that is full or not to be written to into an error that says so.
+
+    Raises:
+        DownloadError: it is full.
+        ConfigError: it is read-only, belongs to somebody else, or is no folder.
+    """
     try:
         yield
     except OSError as error:
-        reason = _disk_reason(error)
-        if reason is None:
-            raise
-        raise DownloadError(
-            f"cannot write to {what}: {reason}", why=f"{what} is {where}", fix=fix
-        ) from error
+        said = f"cannot write to {what}"
+        if reason := _reason(error, FULL):
+            raise DownloadError(f"{said}: {reason}", why=f"{what} is {where}", fix=fix) from error
+        if reason := _reason(error, NOT_WRITABLE):
+            place = error.filename or where
+            raise ConfigError(
+                f"{said}: {reason}",
+                why=f"{what} is {where}, and {place} cannot be written to",
+                fix=fix.removeprefix("free some space, or "),
+            ) from error
+        raise
 
 
-def _disk_reason(error: OSError) -> str | None:
-    """Return the system's words where the error is one of the disk, and not a defect."""
-    if error.errno in DISK_ERRORS:
+def _reason(error: OSError, numbers: tuple[int, ...]) -> str | None:
+    """Return the system's words where the error is one of these, and not a defect."""
+    if error.errno in numbers:
         return error.strerror
     # copytree gathers what went wrong as text, and has no number itself.
-    numbers = DISK_ERRORS if isinstance(error, shutil.Error) else ()
+    listed = numbers if isinstance(error, shutil.Error) else ()
     return next(
-        (os.strerror(number) for number in numbers if f"[Errno {number}]" in str(error)), None
+        (os.strerror(number) for number in listed if f"[Errno {number}]" in str(error)), None
     )
+
+
+def sweep(folders: Iterable[Path]) -> None:
+    """Delete folders of work in progress that a killed process left behind a day ago or more."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            if time.time() - folder.stat().st_mtime > LEFT_BEHIND_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -98,6 +119,17 @@ class Store:
     def blob(self, sha256: str, name: str) -> Path:
         """Return where the file with this digest is, or would be."""
         return self.root / "sha256" / sha256[:2] / sha256 / name
+
+    def holds(self, sha256: str, name: str) -> bool:
+        """Return whether the file is in the cache, whole; a damaged one is deleted."""
+        path = self.blob(sha256, name)
+        if not path.is_file():
+            return False
+        if sha256_of(path) == sha256:
+            return True
+        console.warn(f"{path} is damaged; it is downloaded again")
+        path.unlink()
+        return False
 
     def add(self, source: Path, sha256: str) -> Path:
         """Move a downloaded file into the cache after checking its digest.
@@ -173,6 +205,7 @@ class Store:
         parent = self.root / "tmp"
         with disk_errors(self.root):
             parent.mkdir(parents=True, exist_ok=True)
+            sweep(parent.iterdir())
             folder = Path(tempfile.mkdtemp(dir=parent))
         try:
             yield folder

@@ -121,6 +121,8 @@ def _parse(path: Path, text: str) -> tuple[yaml.Node | None, Any]:
         raise ConfigError(f"{path}: not valid YAML: {error}") from error
     except (ValueError, LookupError) as error:  # !!int "x", or a number of thousands of digits
         raise ConfigError(f"{path}: a value does not fit its type: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: it is nested too deeply") from error
     finally:
         loader.dispose()
 

@@ -14,11 +14,13 @@ from product import PROJECTS, invoke
 
 @pytest.fixture(scope="session", autouse=True)
 def interruptible() -> None:
-    """Let Ctrl-C end tests and the programs that they start.
+    """Let signals end tests and the programs that they start.
 
-    Whoever starts the tests in the background of a script ignores SIGINT, and children do too.
+    Whoever starts the tests in the background of a script ignores SIGINT, and with nohup SIGHUP;
+    children ignore what their parents do.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -53,6 +53,8 @@ def _own_engine() -> Iterator[docker.DockerClient]:
         daemon, socket, log = _start(Path(folder))
         try:
             with contextlib.closing(_wait_for(daemon, socket, log)) as client:
+                # For the tests that run jetship's tasks as programs of their own.
+                os.environ["DOCKER_HOST"] = socket
                 yield client
         finally:
             daemon.send_signal(signal.SIGTERM)

@@ -58,8 +58,9 @@ def test_as_json(toolchain, dist):
     error = done.one_error(6)
     (row,) = done.json["wheels"]
     assert row["wheel"] is None
-    assert row["error"] in f"{error}\n"
-    assert "bad.cpp:4:10" in row["error"]
+    assert row["error"]["what"] in error
+    assert row["error"]["exit_code"] == 6
+    assert "bad.cpp:4:10" in row["error"]["why"]
 
 
 def test_one_target_that_fails_does_not_stop_the_other(toolchain, tmp_path, dist):

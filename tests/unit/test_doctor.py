@@ -51,6 +51,7 @@ def test_a_service_that_does_not_answer_is_said_in_its_own_words(store, monkeypa
 
     monkeypatch.setattr(doctor, "find_mirror", no_mirror)
     monkeypatch.setattr(doctor, "_engine", no_engine)
+    monkeypatch.setattr(doctor.proc, "find", lambda _: None)
     rows = {row.name: row for row in examine(store)}
     assert (rows["Debian archive"].ok, rows["Debian archive"].fix) == (False, "name one")
     engine = rows["Docker engine"]

@@ -6,14 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jetship import proc
-from jetship.fatbin import DeviceImage, FatbinError, parse_fatbins, read_images
+from jetship.fatbin import DeviceImage, FatbinError, parse_fatbins
 from jetship.targets.model import Arch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "data/check"))
 from make_corpus import PTX, SASS, fatbin
-
-KERNEL = 'extern "C" __global__ void k(float *p) { p[threadIdx.x] += 1.f; }\n'
 
 
 def names(images: tuple[DeviceImage, ...]) -> list[str]:
@@ -90,20 +87,3 @@ def test_damage_ends_in_images_or_an_error(edits):
         body[place % len(body)] = value
     with contextlib.suppress(FatbinError):
         parse_fatbins(bytes(body))
-
-
-@pytest.mark.skipif(proc.find("nvcc") is None, reason="no nvcc on PATH")
-@pytest.mark.parametrize(
-    ("flags", "expected"),
-    [
-        (["-gencode=arch=compute_90,code=[sm_90,compute_90]"], ["sm_90", "compute_90"]),
-        (["-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_87,code=sm_87"],
-         ["sm_80", "sm_87"]),
-        (["-rdc=true", "-gencode=arch=compute_87,code=sm_87"], ["sm_87 (not linked)"]),
-    ],
-)  # fmt: skip
-def test_what_nvcc_writes(tmp_path, flags, expected):
-    (tmp_path / "k.cu").write_text(KERNEL)
-    done = proc.run(["nvcc", "-c", *flags, "-o", "k.o", "k.cu"], cwd=tmp_path)
-    assert done.ok, done.stderr
-    assert names(read_images(tmp_path / "k.o")) == expected

@@ -1,6 +1,7 @@
 import errno
 import hashlib
 import multiprocessing
+import os
 import shutil
 import threading
 from multiprocessing.connection import Connection
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from jetship import store as store_module
-from jetship.errors import DownloadError
+from jetship.errors import ConfigError, DownloadError
 from jetship.store import Store, default_root, sha256_of, write_atomically
 
 DIGEST = hashlib.sha256(b"data").hexdigest()
@@ -187,12 +188,20 @@ def test_a_scratch_folder_is_empty_on_the_caches_disk_and_gone_afterwards(store)
     assert list((store.root / "tmp").iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES])
-def test_a_full_or_read_only_disk_says_how_to_choose_another(store, number):
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.ENOSPC, DownloadError),
+        (errno.EDQUOT, DownloadError),
+        (errno.EROFS, ConfigError),
+        (errno.EACCES, ConfigError),
+    ],
+)
+def test_a_full_or_read_only_disk_says_how_to_choose_another(store, number, kind):
     def make(folder: Path) -> None:
         raise OSError(number, "the kernel's words")
 
-    with pytest.raises(DownloadError, match="the kernel's words") as caught:
+    with pytest.raises(kind, match="the kernel's words") as caught:
         store.tree("t", "0" * 64, make)
     assert str(store.root) in caught.value.why
     assert "JETSHIP_CACHE" in caught.value.fix
@@ -220,19 +229,43 @@ def test_another_error_of_the_system_stays_what_it_is(store):
         store.tree("t", "0" * 64, make)
 
 
+def test_a_damaged_file_is_no_longer_held(store, tmp_path):
+    source = tmp_path / "x.deb"
+    source.write_bytes(b"whole")
+    digest = sha256_of(source)
+    path = store.add(source, digest)
+    assert store.holds(digest, "x.deb")
+    path.chmod(0o644)
+    path.write_bytes(b"changed")
+    assert not store.holds(digest, "x.deb")
+    assert not path.exists()
+
+
+def test_what_a_killed_process_left_is_swept_a_day_later(store):
+    with store.scratch():
+        pass
+    old, young = store.root / "tmp/old", store.root / "tmp/young"
+    for folder in (old, young):
+        folder.mkdir()
+    os.utime(old, (0, 0))
+    with store.scratch():
+        assert young.exists()
+        assert not old.exists()
+
+
 def test_a_cache_that_cannot_be_locked_says_so(store, monkeypatch):
     def refuse(self, timeout=None):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(store_module.filelock.FileLock, "acquire", refuse)
-    with pytest.raises(DownloadError, match="Permission denied") as caught:
+    with pytest.raises(ConfigError, match="Permission denied") as caught:
         store.tree("t", "0" * 64, nothing)
     assert "JETSHIP_CACHE" in caught.value.fix
 
 
 def test_the_cache_cannot_be_made_below_a_file(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(DownloadError) as caught:
+    with pytest.raises(ConfigError) as caught:
         Store(tmp_path / "file").tree("t", "0" * 64, nothing)
     assert "JETSHIP_CACHE" in caught.value.fix
 

@@ -1,6 +1,7 @@
 """What jetship must know of a project before it builds it."""
 
 import shutil
+import stat
 import tomllib
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -41,7 +42,15 @@ class Project:
             }
 
         shutil.copytree(self.folder, destination, symlinks=True, ignore=ignored)
+        _make_writable(destination)
         _keep_links_out(self.folder, destination)
+
+
+def _make_writable(copy: Path) -> None:
+    """Let a build write beside its sources, which it does, where the project is read-only."""
+    for path in (copy, *copy.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode | stat.S_IWUSR)
 
 
 def _keep_links_out(folder: Path, copy: Path) -> None:

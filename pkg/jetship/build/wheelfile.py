@@ -4,7 +4,6 @@ import base64
 import csv
 import hashlib
 import io
-import os
 import time
 import zipfile
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from typing import Self
 from packaging.tags import Tag
 from packaging.utils import parse_wheel_filename
 
+from jetship.epoch import source_date_epoch
 from jetship.errors import BuildError
 from jetship.store import write_atomically
 
@@ -190,7 +190,7 @@ def _add(
 
 
 def _zip_time() -> tuple[int, int, int, int, int, int]:
-    epoch = max(int(os.environ.get("SOURCE_DATE_EPOCH", ZIP_EPOCH)), ZIP_EPOCH)
+    epoch = max(source_date_epoch(ZIP_EPOCH), ZIP_EPOCH)
     moment = time.gmtime(epoch)
     return (moment.tm_year, moment.tm_mon, moment.tm_mday,
             moment.tm_hour, moment.tm_min, moment.tm_sec)  # fmt: skip

@@ -45,7 +45,9 @@ def _one(member: Member, facts: Facts) -> Finding:
         return Finding(_RULE, "fail", member.name, reason, have, fix)
     missing = list(_missing(final, facts))
     if missing:
-        reason = f"it has no {' and no '.join(missing)}: no kernel would start on that GPU"
+        reason = f"it has no {' and no '.join(missing)}"
+        if any(part.startswith("machine code") for part in missing):
+            reason += ": no kernel would start on that GPU"
         fix = f"set TORCH_CUDA_ARCH_LIST={facts.target.arch_list!r}, as `invoke build` does"
         return Finding(_RULE, "fail", member.name, reason, have, fix)
     wanted = {code.arch for code in facts.target.code}

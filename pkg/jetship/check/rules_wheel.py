@@ -157,23 +157,16 @@ def requires_torch(facts: Facts) -> Iterator[Finding]:
     elif wanted:
         reason = f"the target's torch {have} satisfies what the wheel requires"
         yield Finding("requires-torch", "pass", subject, reason, tuple(map(str, wanted)))
+    elif facts.wheel.pin is not None:
+        reason = "it was pinned to a torch, and its Requires-Dist does not say so any more"
+        fix = f"add Requires-Dist: torch=={have}, or build it again"
+        yield Finding("requires-torch", "fail", subject, reason, fix=fix)
     else:
         reason = "the wheel requires no torch, so any is right to an installer"
         yield Finding("requires-torch", "pass", subject, reason)
 
 
 def _torch_requirements(facts: Facts) -> tuple[list[Requirement], list[str]]:
-    environment = {
-        "platform_machine": facts.platform.machine,
-        "python_version": facts.platform.python.version,
-        "python_full_version": f"{facts.platform.python.version}.0",
-        "sys_platform": "linux",
-        "platform_system": "Linux",
-        "os_name": "posix",
-        "implementation_name": "cpython",
-        "platform_python_implementation": "CPython",
-        "extra": "",
-    }
     found, damaged = [], []
     for line in facts.wheel.metadata.get_all("Requires-Dist", []):
         try:
@@ -181,7 +174,7 @@ def _torch_requirements(facts: Facts) -> tuple[list[Requirement], list[str]]:
         except InvalidRequirement:
             damaged.append(f"{str(line)!r} is not a requirement")
             continue
-        applies = item.marker is None or item.marker.evaluate(environment)
+        applies = item.marker is None or item.marker.evaluate(facts.platform.markers)
         if canonicalize_name(item.name) == "torch" and applies:
             found.append(item)
     return found, damaged

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from jetship.errors import ConfigError, ImageError
+from jetship.epoch import source_date_epoch
+from jetship.errors import ImageError
 
 # 2020-01-01 UTC: old enough for every tool, and not 1970, which ZIP cannot express.
 DEFAULT_EPOCH = 1577836800
@@ -38,17 +39,12 @@ class Layer:
 
 
 def epoch() -> int:
-    """Return the time stamp of everything that is made: SOURCE_DATE_EPOCH, or a constant.
+    """Return the time stamp of everything in an image: SOURCE_DATE_EPOCH, or a constant.
 
     Raises:
         ConfigError: SOURCE_DATE_EPOCH is not a number of seconds.
     """
-    text = os.environ.get("SOURCE_DATE_EPOCH")
-    if text is None:
-        return DEFAULT_EPOCH
-    if not text.isdecimal():
-        raise ConfigError(f"SOURCE_DATE_EPOCH is {text!r}, not a whole number of seconds")
-    return int(text)
+    return source_date_epoch(DEFAULT_EPOCH)
 
 
 def write_tar(sink: Sink, layer: Layer, *, extra: Mapping[str, bytes] | None = None) -> None:

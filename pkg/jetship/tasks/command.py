@@ -4,11 +4,13 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import os
 import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, cast
 
@@ -17,7 +19,7 @@ from invoke.parser.argument import Argument
 from invoke.tasks import Task, task
 
 from jetship import console
-from jetship.errors import INTERRUPTED_EXIT_CODE, JetshipError
+from jetship.errors import INTERRUPTED_EXIT_CODE, ConfigError, JetshipError
 
 
 class Reported(Exception):  # noqa: N818 - it wraps an error that the JSON on stdout has told
@@ -59,6 +61,12 @@ def command(
                 _leave(error, as_json=bool(kwargs.get("json")))
             except Reported as told:
                 _leave(told.error, as_json=False)
+            except BrokenPipeError:
+                # Whoever read our output has enough of it (| head): not an error of anybody.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                raise Exit(code=0) from None
+            except OSError as error:
+                _leave(_of_the_system(error), as_json=bool(kwargs.get("json")))
             except KeyboardInterrupt:
                 console.error("interrupted; nothing half-written is left")
                 raise Exit(code=INTERRUPTED_EXIT_CODE) from None
@@ -108,16 +116,25 @@ def _stoppable() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
+def _of_the_system(error: OSError) -> ConfigError:
+    """Return what the system refused, as an error of the request that led there."""
+    where = f"{error.filename}: " if error.filename else ""
+    return ConfigError(
+        f"{where}{error.strerror or error}",
+        fix="name another file or folder, or change its permissions",
+    )
+
+
+def _spoken(text: str) -> str:
+    """Return the text with this program's own name: `jetship build`, or `invoke build`."""
+    name = "jetship" if Path(sys.argv[0]).name == "jetship" else "invoke"
+    return re.sub(r"\binvoke (?=[a-z])", f"{name} ", text)
+
+
 def _leave(error: JetshipError, *, as_json: bool) -> NoReturn:
-    console.error(str(error))
+    console.error(_spoken(str(error)))
     if as_json:
-        body = {
-            "what": error.what,
-            "why": error.why,
-            "fix": error.fix,
-            "exit_code": error.exit_code,
-        }
-        console.emit_json({"error": body})
+        console.emit_json({"error": error.to_json()})
     raise Exit(code=error.exit_code) from None
 
 

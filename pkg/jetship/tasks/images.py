@@ -1,6 +1,7 @@
 """The tasks `image`, `smoke` and `matrix`."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import docker
 from invoke.context import Context
 
 from jetship import console, pipeline
-from jetship.engine import architecture_of, connect
+from jetship.check.api import render
+from jetship.engine import architecture_of, connect, label_of
 from jetship.errors import CheckError, ConfigError, ImageError, NothingSelectedError
 from jetship.image.base import base_image
 from jetship.image.build import build_image, image_tag
@@ -16,12 +18,12 @@ from jetship.image.runline import run_lines
 from jetship.image.smoke import smoke as run_smoke
 from jetship.image.stubs import emulation_stubs
 from jetship.image.wheelfile import libraries, read_wheel
-from jetship.store import Store, default_root
+from jetship.store import Store, default_root, sha256_of
 from jetship.targets.catalog import Catalog
 from jetship.targets.deployment import Deployment, load_deployment
 from jetship.targets.deployment import matrix as github_matrix
 from jetship.targets.model import Platform, Target
-from jetship.tasks.command import command
+from jetship.tasks.command import Reported, command
 from jetship.tasks.request import (
     DEPLOY_FILE,
     DEPLOY_HELP,
@@ -100,9 +102,10 @@ def _assemble(
     store = Store(default_root())
     report = pipeline.check(wheel, target, store, own_parts)
     if report.outcome != "pass":
+        console.text(render(report))
         raise CheckError(
-            f"{wheel.name} is refused: its check says {report.outcome}",
-            fix=f"see `invoke check {wheel}`",
+            f"{wheel.name} is refused: its check for {target.id} says {report.outcome}",
+            fix="see the findings above",
         )
     platform = target.platform
     if base:
@@ -203,10 +206,24 @@ def smoke(
     console.emit_json(answers if json or len(answers) > 1 else next(iter(answers.values())))
     wrong = [name for name, answer in answers.items() if answer.get("ok") is not True]
     if wrong:
-        raise ImageError(
-            f"the smoke run of {', '.join(wrong)} does not say that all agrees",
-            fix="see its JSON above: `ok` must be true",
+        raise Reported(
+            ImageError(
+                f"the smoke run of {', '.join(wrong)} does not say that all agrees",
+                why="; ".join(_disagreements(answers[name]) for name in wrong),
+                fix="see its JSON above: `ok` must be true",
+            )
         )
+
+
+def _disagreements(answer: Mapping[str, Any]) -> str:
+    """Return the checks that a smoke run says are not ok, where it lists any."""
+    checks = answer.get("checks")
+    rows = [row for row in checks if isinstance(row, dict)] if isinstance(checks, list) else []
+    bad = [row for row in rows if row.get("ok") is not True]
+    return ", ".join(
+        " ".join(str(row[key]) for key in ("op", "device", "dtype", "case") if key in row)
+        for row in bad
+    )
 
 
 def _image_of(
@@ -217,6 +234,12 @@ def _image_of(
     if architecture_of(client, tag) is None:
         raise NothingSelectedError(
             f"the engine has no image {tag}",
+            fix=f"invoke image --arch '{target.arch_list}' --platform {target.platform.name}",
+        )
+    if label_of(client, tag, "jetship.wheel.sha256") != sha256_of(wheel):
+        raise ImageError(
+            f"{tag} holds another wheel than {wheel}",
+            why="the wheel was built or changed after the image was made",
             fix=f"invoke image --arch '{target.arch_list}' --platform {target.platform.name}",
         )
     return tag

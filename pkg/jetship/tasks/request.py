@@ -171,7 +171,11 @@ def deployment_of(catalog: Catalog, deploy: str) -> Deployment | None:
         ConfigError: it is there and wrong.
     """
     path = Path(deploy)
-    return load_deployment(path, catalog) if path.is_file() else None
+    if path.is_file():
+        return load_deployment(path, catalog)
+    if path != DEPLOY_FILE:
+        raise ConfigError(f"{deploy} is no file", fix="name a deploy.yaml with --deploy FILE")
+    return None
 
 
 def project_folder(catalog: Catalog, given: str, deploy: str) -> Path:

@@ -8,7 +8,7 @@ from invoke.context import Context
 from jetship import console, pipeline
 from jetship.build.project import open_project
 from jetship.check.api import render
-from jetship.errors import CheckError, NothingSelectedError
+from jetship.errors import CheckError, ConfigError, NothingSelectedError
 from jetship.pipeline import Produced
 from jetship.store import Store, default_root
 from jetship.targets.catalog import Catalog
@@ -131,7 +131,7 @@ def _as_json(result: Produced) -> dict[str, Any]:
         "log": str(wheel.log) if wheel else None,
         "outcome": result.report.outcome if result.report else None,
         "report": result.report.to_json() if result.report else None,
-        "error": str(result.error) if result.error else None,
+        "error": result.error.to_json() if result.error else None,
     }
 
 
@@ -181,18 +181,25 @@ def check(
     catalog = known.catalog()
     store = Store(default_root())
     named = () if asked.nothing else targets_of(catalog, asked.together, deploy="")
-    reports = []
+    reports, unread = [], []
     for path in map(Path, wheels):
-        target = pipeline.target_of(path, catalog, named)
-        reports.append(pipeline.check(path, target, store, given.parts))
+        try:
+            target = pipeline.target_of(path, catalog, named)
+            reports.append(pipeline.check(path, target, store, given.parts))
+        except (CheckError, ConfigError) as error:
+            if len(wheels) == 1:
+                raise
+            unread.append((path, error))
     if json:
-        console.emit_json({"reports": [report.to_json() for report in reports]})
+        rows = [{"wheel": str(path), **error.to_json()} for path, error in unread]
+        console.emit_json({"reports": [report.to_json() for report in reports], "errors": rows})
     else:
-        console.emit("\n\n".join(render(report) for report in reports))
-    rejected = [report for report in reports if report.outcome != "pass"]
+        shown = [render(report) for report in reports]
+        console.emit("\n\n".join([*shown, *(f"{path}: {error}" for path, error in unread)]))
+    rejected = sum(report.outcome != "pass" for report in reports) + len(unread)
     if rejected:
-        error = CheckError(
-            f"{len(rejected)} of {len(reports)} wheels did not pass",
+        failed = CheckError(
+            f"{rejected} of {len(wheels)} wheels did not pass",
             fix="see the findings; each failure says what to do",
         )
-        raise Reported(error) if json else error
+        raise Reported(failed) if json else failed

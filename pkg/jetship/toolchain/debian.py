@@ -160,7 +160,7 @@ def fetch(store: Store, source: DebianSource, files: Sequence[Locked]) -> list[P
     Raises:
         DownloadError: no network, no such version any more, wrong digest, or a full disk.
     """
-    missing = [item for item in files if not store.blob(item.sha256, item.file).exists()]
+    missing = [item for item in files if not store.holds(item.sha256, item.file)]
     if missing:
         apt = AptRoot(store, source)
         with store.locked(f"apt-{apt.name}"), store.scratch() as scratch:

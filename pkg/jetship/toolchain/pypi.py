@@ -25,7 +25,7 @@ def fetch(store: Store, source: WheelSource, files: Sequence[Locked]) -> list[Pa
     Raises:
         DownloadError: no network, no such file, wrong digest, or a full disk.
     """
-    missing = [item for item in files if not store.blob(item.sha256, item.file).exists()]
+    missing = [item for item in files if not store.holds(item.sha256, item.file)]
     if missing:
         name = "+".join(sorted(item.name for item in missing))[:80]
         with store.locked(f"pip-{name}"), store.scratch() as scratch:

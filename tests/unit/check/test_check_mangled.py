@@ -56,7 +56,8 @@ def test_in_torch():
     ("one", "other"),
     [
         (
-            "c10::f(std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >)",
+            "c10::f(std::__cxx11::basic_string<char, std::char_traits<char>, "
+            "std::allocator<char> >)",
             "c10::f(std::basic_string<char, std::char_traits<char>, std::allocator<char> >)",
         ),
         ("c10::f(std::__cxx11::string const&)", "c10::f(std::string const&)"),

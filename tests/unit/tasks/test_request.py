@@ -204,11 +204,18 @@ def test_every_option_is_explained(record):
     assert all(record.HELP.values())
 
 
-def test_the_project_is_the_given_one_or_deploy_yamls_or_here(catalog, deploy):
+def test_the_project_is_the_given_one_or_deploy_yamls_or_here(
+    catalog, deploy, monkeypatch, tmp_path
+):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
     assert project_folder(catalog, "mine", deploy) == Path("mine")
     assert project_folder(catalog, "", deploy) == Path(deploy).parent / "ops"
-    assert project_folder(catalog, "", "none.yaml") == Path()
-    assert deployment_of(catalog, "none.yaml") is None
+    assert project_folder(catalog, "", "deploy.yaml") == Path()
+    assert deployment_of(catalog, "deploy.yaml") is None
+    with pytest.raises(ConfigError, match=r"none\.yaml is no file"):
+        deployment_of(catalog, "none.yaml")
 
 
 def test_the_wheel_is_the_given_one_or_the_one_for_the_target(target, tmp_path):

@@ -198,7 +198,7 @@ def test_the_first_failure_of_several_builds_decides_the_code(call, built):
     assert code == BuildError.exit_code
     rows = json.loads(out)["wheels"]
     assert [row["outcome"] for row in rows] == ["pass", None]
-    assert rows[1]["error"] == "no compiler words"
+    assert rows[1]["error"]["what"] == "no compiler words"
     assert rows[0]["wheel"] == "dist/ops.whl"
     assert "no compiler words" in err
 
@@ -322,5 +322,6 @@ def test_help_of_check_tells_its_options():
 def test_an_error_in_a_real_process_is_its_code_alone(tmp_path):
     done = invoke("check", "a.whl", "b.whl", "--json")
     assert done.status == 7
-    assert json.loads(done.stdout)["error"]["exit_code"] == 7
+    errors = json.loads(done.stdout)["errors"]
+    assert [(row["wheel"], row["exit_code"]) for row in errors] == [("a.whl", 7), ("b.whl", 7)]
     assert "Traceback" not in done.stderr

@@ -1,0 +1,22 @@
+"""The time stamp of everything that is made, so that the same inputs give the same bytes."""
+
+import os
+
+from jetship.errors import ConfigError
+
+
+def source_date_epoch(default: int) -> int:
+    """Return SOURCE_DATE_EPOCH in seconds, or `default` where it is not set.
+
+    Raises:
+        ConfigError: it is not a whole number of seconds.
+    """
+    text = os.environ.get("SOURCE_DATE_EPOCH")
+    if text is None:
+        return default
+    if not text.isdecimal():
+        raise ConfigError(
+            f"SOURCE_DATE_EPOCH is {text!r}, not a whole number of seconds",
+            fix="unset it, or set it to seconds since 1970",
+        )
+    return int(text)
