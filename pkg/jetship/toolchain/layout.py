@@ -52,9 +52,10 @@ _CUDA_CMAKE_MACROS = b"""\
 
 
 def lay_out_compiler(sources: Path, root: Path) -> None:
-    """A cross GCC: as Debian has it, without the links to target libraries that are left out."""
+    """A GCC: as Debian has it, without the links to target libraries that are left out."""
     _merge(_of(sources, "debian-*-amd64"), root)
-    for link in sorted((root / "usr/lib/gcc-cross").rglob("*.so")):
+    folders = [root / "usr/lib/gcc-cross", root / "usr/lib/gcc"]
+    for link in sorted(link for folder in folders for link in folder.rglob("*.so")):
         if link.is_symlink() and not link.exists():
             link.unlink()
 
@@ -130,14 +131,8 @@ def _take_wheels(wheels: Path, root: Path) -> None:
 
 def _take_target_runtime(sources: Path, root: Path) -> None:
     """Give the linker the target's libcudart as lib64/libcudart.so."""
-    found = [
-        path
-        for pattern in (
-            "debian-*-arm64/usr/lib/*/libcudart.so.*",
-            "wheels-aarch64-*/nvidia/*/lib/libcudart.so.*",
-        )
-        for path in sorted(sources.glob(pattern))
-    ]
+    # x86-64 is the target only where nothing of the part is for aarch64.
+    found = _runtimes(sources, "arm64", "aarch64") or _runtimes(sources, "amd64", "x86_64")
     if not found:
         raise DownloadError(
             "the CUDA part has no libcudart for the target",
@@ -149,6 +144,12 @@ def _take_target_runtime(sources: Path, root: Path) -> None:
         shutil.copy2(path, lib64 / path.name, follow_symlinks=False)
     shortest = min((path.name for path in found), key=len)
     (lib64 / "libcudart.so").symlink_to(shortest)
+
+
+def _runtimes(sources: Path, architecture: str, machine: str) -> list[Path]:
+    debian = sources.glob(f"debian-*-{architecture}/usr/lib/*/libcudart.so.*")
+    wheels = sources.glob(f"wheels-{machine}-*/nvidia/*/lib/libcudart.so.*")
+    return sorted([*debian, *wheels])
 
 
 def write_program(path: Path, text: str) -> None:
