@@ -42,7 +42,7 @@ ASKED = [
     Asked("--board thor --jetpack 7.0", "sm110-jetpack-7.0", "110", "13.0"),
     Asked("--board orin --jetpack 7.2", "sm87-jetpack-7.2", "87", "13.0"),
     Asked("--board thor --jetpack 7.2", "sm110-jetpack-7.2", "110", "13.0"),
-    Asked("--board v100", "sm70-server-cuda-11.8", "70", "11.8"),
+    Asked("--board v100 --platform server-cuda-11.8", "sm70-server-cuda-11.8", "70", "11.8"),
     Asked("--cpu-only --jetpack 4.6", "cpu-jetpack-4.6"),
 ]
 

@@ -169,7 +169,7 @@ def test_a_boards_platforms_exist_and_drive_it(catalog):
         names = [
             platform.name for platform in catalog.platforms if platform.name in board.platforms
         ]
-        assert list(board.platforms) == names, "they are oldest first"
+        assert list(board.platforms) == names, "they are in the order of the catalog"
 
 
 def test_every_platform_but_emulation_runs_on_a_board_for_each_of_its_archs(catalog):
@@ -290,11 +290,11 @@ def test_a_platform_knows_how_a_container_reaches_its_gpu(catalog):
     assert catalog.devices_on(catalog.platform("debian-12")) is None
 
 
-@pytest.mark.parametrize("name", ["debian12", "debain-12", "debian-13"])
+@pytest.mark.parametrize("name", ["debian12", "debain-12", "debian_12"])
 def test_an_unknown_platform_gets_the_nearest_and_all_known(catalog, name):
     with pytest.raises(ConfigError, match=f"platform '{name}' is not known") as caught:
         catalog.platform(name)
-    assert caught.value.fix.startswith("did you mean 'debian-12'? known platforms: debian-12")
+    assert caught.value.fix.startswith("did you mean 'debian-12'? known platforms: debian-11")
 
 
 def test_a_platform_like_no_other_gets_no_suggestion(catalog):
