@@ -116,7 +116,10 @@ def check(wheel: Path, target: Target, store: Store, own_parts: OwnParts = NOTHI
         CheckError: the file is not a wheel.
         DownloadError, ToolMissingError: the target's libraries cannot be had.
     """
-    libraries = TargetLibraries.of(prepare(target, store, own_parts))
+    # A check compiles nothing: where the platform's toolkit is not to be had, it does without.
+    has_toolkit = target.platform.toolchain.cuda or own_parts.cuda_home
+    needed = target if has_toolkit else Target((), target.platform)
+    libraries = TargetLibraries.of(prepare(needed, store, own_parts))
     return check_wheel(wheel, target, libraries)
 
 

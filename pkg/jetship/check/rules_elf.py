@@ -155,6 +155,7 @@ def libraries(facts: Facts) -> Iterator[Finding]:
     for member, file in facts.loadable:
         known = facts.libraries.libraries
         astray = [name for name in file.needed if _astray(name, member, file, facts)]
+        yield from _other_cuda(member.name, file.needed, facts)
         absent = [name for name in file.needed if name not in known]
         whys = {name: facts.platform.accepts_unknown(name) for name in absent}
         for why in dict.fromkeys(whys.values()):
@@ -167,6 +168,17 @@ def libraries(facts: Facts) -> Iterator[Finding]:
         if not absent and not astray:
             reason = f"libraries that it needs: {len(file.needed)}, all on the target or brought"
             yield Finding("libraries", "pass", member.name, reason, file.needed, grade="exact")
+
+
+def _other_cuda(subject: str, needed: tuple[str, ...], facts: Facts) -> Iterator[Finding]:
+    """Find the runtime of another CUDA, whatever a toolkit at hand may have."""
+    cuda = facts.platform.cuda
+    for name in needed:
+        if name.startswith("libcudart.so.") and name != cuda.runtime_soname:
+            reason = f"it needs {name}, and CUDA {cuda.version} of the target has "
+            reason += cuda.runtime_soname
+            fix = f"build it with a toolkit of CUDA {cuda.version}"
+            yield Finding("libraries", "fail", subject, reason, (name,), fix)
 
 
 def _astray(name: str, member: Member, file: ElfFile, facts: Facts) -> bool:

@@ -1,6 +1,7 @@
 """The known boards, platforms, parts and device nodes: toolchains/*.yaml and the user's file."""
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,16 +147,20 @@ class Catalog:
         Raises:
             ConfigError: no such board; names the nearest and all known ones.
         """
+        # "Jetson Orin Nano", jetson-orin-nano and orin-nano are one board to everybody.
+        plain = re.sub(r"[\s_]+", "-", name.strip().lower())
+        wanted = {name, plain, plain.removeprefix("jetson-")}
         for board in self.boards:
-            if name == board.name or name in board.aliases:
+            if wanted & {board.name, *board.aliases}:
                 return board
-        known = [board.name for board in self.boards]
-        aliases = [alias for board in self.boards for alias in board.aliases]
-        close = difflib.get_close_matches(name.lower(), known + aliases, n=1)
+        names = [one for board in self.boards for one in (board.name, *board.aliases)]
+        close = difflib.get_close_matches(plain.removeprefix("jetson-"), names, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ConfigError(
-            f"board {name!r} is not known", fix=f"{hint}known boards: {', '.join(known)}"
+        known = ", ".join(
+            board.name + (f" ({', '.join(board.aliases)})" if board.aliases else "")
+            for board in self.boards
         )
+        raise ConfigError(f"board {name!r} is not known", fix=f"{hint}known boards: {known}")
 
     def platform_of_jetpack(self, version: str) -> Platform:
         """Return the platform that a JetPack release belongs to.

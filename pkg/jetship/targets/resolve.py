@@ -150,7 +150,7 @@ def _device_code(catalog: Catalog, platform: Platform, entry: _Entry) -> DeviceC
         raise ConfigError(
             f"--arch entry {entry.position}: {entry.text!r} is not a compute capability",
             why=_why_malformed(entry.text),
-            fix=_possible(catalog, platform),
+            fix=possible(catalog, platform),
         ) from error
     if code.arch not in platform.cuda.drives:
         raise _impossible(catalog, platform, entry, code.arch)
@@ -164,7 +164,7 @@ def _impossible(catalog: Catalog, platform: Platform, entry: _Entry, arch: Arch)
     if not boards and known is None:
         return ConfigError(
             f"--arch entry {entry.position}: no GPU of compute capability {arch} is known",
-            fix=_possible(catalog, platform),
+            fix=possible(catalog, platform),
         )
     why = []
     if known is not None and known.note and platform.kind != "server":
@@ -179,7 +179,7 @@ def _impossible(catalog: Catalog, platform: Platform, entry: _Entry, arch: Arch)
         f"CUDA {platform.cuda.version} of {platform.name} drives no GPU of compute capability "
         f"{arch}",
         why="; ".join(why),
-        fix=f"{_possible(catalog, platform)}; `invoke targets` lists which platform makes what",
+        fix=f"{possible(catalog, platform)}; `invoke targets` lists which platform makes what",
     )
 
 
@@ -201,7 +201,8 @@ def _why_malformed(text: str) -> str:
     return "it is written as MAJOR.MINOR, with +PTX behind it to add PTX"
 
 
-def _possible(catalog: Catalog, platform: Platform) -> str:
+def possible(catalog: Catalog, platform: Platform) -> str:
+    """Say which archs a platform can make, and for which boards."""
     drives = set(platform.cuda.drives)
     rows: dict[Arch, list[str]] = {}
     for board in catalog.boards:

@@ -11,7 +11,13 @@ from jetship.pin import pin_of
 from jetship.targets.catalog import Catalog
 from jetship.targets.deployment import Deployment, load_deployment, targets_file_of
 from jetship.targets.model import Target
-from jetship.targets.resolve import DEFAULT_PLATFORM, platform_for, resolve, resolve_id
+from jetship.targets.resolve import (
+    DEFAULT_PLATFORM,
+    platform_for,
+    possible,
+    resolve,
+    resolve_id,
+)
 from jetship.toolchain.own import OwnParts
 
 DEPLOY_FILE = Path("deploy.yaml")
@@ -80,9 +86,10 @@ def targets_of(catalog: Catalog, asked: Asked, *, deploy: str) -> tuple[Target, 
             fat=asked.fat,
         )
     if not asked.nothing:
+        chosen = platform_for(catalog, None, platform=asked.platform, jetpack=asked.jetpack)
         raise ConfigError(
             "--platform, --jetpack and --fat go with --arch or --board",
-            fix="add --arch, such as --arch 6.2, or --board, such as --board tx2",
+            fix=f"add --arch; {possible(catalog, chosen)}",
         )
     if not Path(deploy).is_file():
         raise ConfigError(

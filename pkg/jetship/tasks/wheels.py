@@ -25,7 +25,8 @@ from jetship.tasks.request import (
     project_folder,
     targets_of,
 )
-from jetship.toolchain.prepare import is_prepared
+from jetship.toolchain.own import OwnParts
+from jetship.toolchain.prepare import is_prepared, plan
 
 
 @command(
@@ -65,7 +66,7 @@ def build(
     targets = targets_of(catalog, asked, deploy=deploy)
     opened = open_project(project_folder(catalog, project, deploy))
     if dry:
-        _print_plan(targets, opened.folder, json=json)
+        _print_plan(targets, opened.folder, given.parts, json=json)
         return
     _announce(catalog, targets)
     store = Store(default_root())
@@ -93,9 +94,13 @@ def _announce(catalog: Catalog, targets: tuple[Target, ...]) -> None:
                         console.note(f"{board.title} ({code.arch}) itself runs {newest}")
 
 
-def _print_plan(targets: tuple[Target, ...], folder: Path, *, json: bool) -> None:
+def _print_plan(
+    targets: tuple[Target, ...], folder: Path, own_parts: OwnParts, *, json: bool
+) -> None:
     store = Store(default_root())
-    plan = [
+    for target in targets:
+        plan(target, own_parts)  # raises where a part is missing
+    rows = [
         {
             "target": target.id,
             "project": str(folder),
@@ -110,9 +115,9 @@ def _print_plan(targets: tuple[Target, ...], folder: Path, *, json: bool) -> Non
         for target in targets
     ]
     if json:
-        console.emit_json({"plan": plan})
+        console.emit_json({"plan": rows})
         return
-    for row in plan:
+    for row in rows:
         ready = "toolchain is ready" if row["toolchain_ready"] else "toolchain will be downloaded"
         console.emit(
             f"{row['target']}: {row['project']} with TORCH_CUDA_ARCH_LIST={row['arch_list']}, "

@@ -80,13 +80,34 @@ def require_own(folder: Path) -> None:
             why="CMake cannot identify nvcc there",
             fix="name another folder with --export",
         )
-    if not folder.exists() or (folder / MARKER).is_file():
+    if not folder.exists():
+        return
+    if (folder / MARKER).is_file():
+        _refuse_foreign(folder)
         return
     if not folder.is_dir() or any(folder.iterdir()):
         raise ConfigError(
             f"{folder} was not exported by jetship",
             why=f"it has no {MARKER}, and an export replaces all that is in the folder",
             fix="name a new or an empty folder with --export",
+        )
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Refuse to replace an export into which somebody has put something of their own."""
+    try:
+        written = set(json.loads((folder / MARKER).read_text())["entries"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{folder / MARKER} does not say what was exported",
+            fix="delete the folder, or name another one with --export",
+        ) from error
+    foreign = sorted({entry.name for entry in folder.iterdir()} - written - {MARKER})
+    if foreign:
+        raise ConfigError(
+            f"{folder} has something in it that was not exported: {', '.join(foreign)}",
+            why="an export replaces all that is in the folder",
+            fix="move it elsewhere, or name another folder with --export",
         )
 
 
@@ -182,6 +203,7 @@ def _fill(made: Path, toolchain: Toolchain, target: Target, *, copy: bool) -> No
     for entry in sorted(toolchain.root.iterdir()):
         if entry not in (toolchain.site_packages, toolchain.stubs):
             _take(entry, made / entry.name, copy=copy)
+    (made / "stubs").mkdir()  # there is none to take where the target's torch is a CUDA build
     for stub in sorted(toolchain.stubs.iterdir()):
         _take(stub, made / "stubs" / stub.name, copy=copy)
     if not any((path / DEVICE_RUNTIME).exists() for path in toolchain.cuda_libraries):
@@ -190,7 +212,13 @@ def _fill(made: Path, toolchain: Toolchain, target: Target, *, copy: bool) -> No
     source = _toolchain_file(toolchain)
     write_atomically(made / source.name, source.read_bytes())
     write_atomically(made / FACTS, facts_text(facts_of(toolchain, target)).encode())
-    record = {"target": target.id, "toolchain": str(toolchain.root), "copy": copy}
+    entries = sorted(entry.name for entry in made.iterdir())
+    record = {
+        "target": target.id,
+        "toolchain": str(toolchain.root),
+        "copy": copy,
+        "entries": entries,
+    }
     write_atomically(made / MARKER, json.dumps(record, indent=2).encode())
 
 

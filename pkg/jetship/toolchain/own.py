@@ -6,7 +6,9 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from jetship import proc
+from packaging.version import Version
+
+from jetship import console, proc
 from jetship.errors import ConfigError
 from jetship.store import Store, sha256_of
 from jetship.targets.model import Platform
@@ -49,11 +51,12 @@ class Given:
     exact: bool = False
 
 
-def own_cuda(path: Path) -> Given:
+def own_cuda(path: Path, platform: Platform) -> Given:
     """Return a CUDA toolkit of the user's.
 
     Raises:
-        ConfigError: it has no nvcc that says its release.
+        ConfigError: it has no nvcc that says its release, or is of another CUDA than the
+            platform's.
     """
     nvcc = path / "bin/nvcc"
     if not nvcc.is_file():
@@ -69,7 +72,28 @@ def own_cuda(path: Path) -> Given:
             why=said.strip()[-200:],
             fix=f"{nvcc} --version has to work here: --cuda-home takes a toolkit for x86-64",
         )
+    _require_same_cuda(release[1], platform)
     return Given(path.resolve(), f"{path.resolve()} {said}", release[1])
+
+
+def _require_same_cuda(found: str, platform: Platform) -> None:
+    """Refuse a toolkit whose runtime the platform does not have; warn of a newer one.
+
+    Releases of one major version share libcudart's soname, from CUDA 11 on.
+    """
+    have = platform.cuda
+    if have.model_copy(update={"version": found}).runtime_soname != have.runtime_soname:
+        raise ConfigError(
+            f"--cuda-home is CUDA {found}, and {platform.name} has CUDA {have.version}",
+            why=f"{platform.name} has {have.runtime_soname}, which a wheel of another CUDA "
+            "does not look for",
+            fix=f"name a toolkit of CUDA {have.version}",
+        )
+    if Version(found) > Version(have.version):
+        console.warn(
+            f"CUDA {found} of --cuda-home is newer than {have.version} of {platform.name}: "
+            "its PTX is not understood there"
+        )
 
 
 def own_sysroot(path: Path, platform: Platform, *, option: str = "") -> Given:

@@ -186,7 +186,7 @@ def _given_links(platform: Platform, own_parts: OwnParts, store: Store) -> dict[
     if own_parts.sysroot:
         links["sysroot"] = own.own_sysroot(own_parts.sysroot, platform)
     if own_parts.cuda_home:
-        links["cuda"] = own.own_cuda(own_parts.cuda_home)
+        links["cuda"] = own.own_cuda(own_parts.cuda_home, platform)
     if own_parts.torch_wheel:
         links["site-packages"] = own.own_torch(own_parts.torch_wheel, store)
     if own_parts.python_dev:

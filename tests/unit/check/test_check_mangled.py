@@ -9,6 +9,8 @@ from jetship.check.mangled import (
     without_string_abi,
 )
 
+STRING = "basic_string<char, std::char_traits<char>, std::allocator<char> >"
+
 
 @pytest.mark.parametrize(
     ("symbol", "name"),
@@ -56,9 +58,8 @@ def test_in_torch():
     ("one", "other"),
     [
         (
-            "c10::f(std::__cxx11::basic_string<char, std::char_traits<char>, "
-            "std::allocator<char> >)",
-            "c10::f(std::basic_string<char, std::char_traits<char>, std::allocator<char> >)",
+            f"c10::f(std::__cxx11::{STRING})",
+            f"c10::f(std::{STRING})",
         ),
         ("c10::f(std::__cxx11::string const&)", "c10::f(std::string const&)"),
         ("c10::f[abi:cxx11]()", "c10::f()"),

@@ -237,17 +237,27 @@ def test_a_platform_that_names_a_part_of_another_kind_is_refused(folder):
 
 
 @pytest.mark.parametrize(
-    ("name", "board"), [("tx2", "tx2"), ("jetson-tx2", "tx2"), ("orin-nano", "orin")]
+    ("name", "board"),
+    [
+        ("tx2", "tx2"),
+        ("jetson-tx2", "tx2"),
+        ("orin-nano", "orin"),
+        ("TX2", "tx2"),
+        ("Jetson Orin Nano", "orin"),
+        ("jetson-orin", "orin"),
+    ],
 )
 def test_a_board_has_several_names(catalog, name, board):
     assert catalog.board(name).name == board
 
 
-@pytest.mark.parametrize(("name", "near"), [("TX2", "tx2"), ("xavierr", "xavier")])
+@pytest.mark.parametrize(("name", "near"), [("tx3", "tx2"), ("xavierr", "xavier")])
 def test_an_unknown_board_gets_the_nearest_and_all_known(catalog, name, near):
     with pytest.raises(ConfigError, match=f"board '{name}' is not known") as caught:
         catalog.board(name)
-    assert caught.value.fix.startswith(f"did you mean '{near}'? known boards: nano, tx1, tx2")
+    assert caught.value.fix.startswith(
+        f"did you mean '{near}'? known boards: nano (jetson-nano), tx1"
+    )
 
 
 @pytest.mark.parametrize(

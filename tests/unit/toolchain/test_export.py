@@ -130,12 +130,18 @@ def test_copies_need_no_cache(toolchain, orin, tmp_path):
 def test_exporting_again_replaces_all(toolchain, orin, tmp_path):
     folder = export(toolchain, orin, tmp_path / "out").folder
     (folder / "target.cmake").write_text("changed by hand")
-    (folder / "rubbish").touch()
     export(toolchain, orin, folder)
     assert "JETSHIP_TARGET" in (folder / "target.cmake").read_text()
-    assert not (folder / "rubbish").exists()
     assert names_in(tmp_path) == ["out", "trees"]
     assert (tmp_path / "trees/cuda-1/bin/nvcc").exists(), "only links are removed"
+
+
+def test_an_export_with_something_of_the_users_in_it_is_refused(toolchain, orin, tmp_path):
+    folder = export(toolchain, orin, tmp_path / "out").folder
+    (folder / "mine.txt").touch()
+    with pytest.raises(ConfigError, match=r"that was not exported: mine\.txt"):
+        export(toolchain, orin, folder)
+    assert (folder / "mine.txt").exists()
 
 
 def test_a_failed_export_leaves_the_one_before(toolchain, orin, tmp_path, monkeypatch):

@@ -11,36 +11,60 @@ NVCC = "#!/bin/sh\necho 'Cuda compilation tools, release 10.2, V10.2.300'\n"
 LIBC = "lib/aarch64-linux-gnu/libc.so.6"
 
 
-def test_a_cuda_toolkit_says_its_release(tmp_path, grow):
-    given = own_cuda(grow(tmp_path / "cuda", {"bin/nvcc": NVCC}))
+@pytest.fixture
+def tx2_platform(catalog):
+    return catalog.platform("jetpack-4.6")
+
+
+@pytest.mark.parametrize(
+    ("release", "name"), [("13.0", "jetpack-6.2"), ("11.4", "jetpack-4.6"), ("10.0", "jetpack-4.6")]
+)
+def test_a_toolkit_whose_runtime_the_platform_lacks_is_refused(
+    tmp_path, grow, catalog, release, name
+):
+    nvcc = NVCC.replace("10.2", release)
+    with pytest.raises(ConfigError, match=f"--cuda-home is CUDA {release}") as caught:
+        own_cuda(grow(tmp_path / "cuda", {"bin/nvcc": nvcc}), catalog.platform(name))
+    assert catalog.platform(name).cuda.version in caught.value.fix
+
+
+def test_a_newer_toolkit_of_the_same_cuda_is_taken_with_a_warning(tmp_path, grow, catalog, capsys):
+    nvcc = NVCC.replace("10.2", "12.9")
+    given = own_cuda(grow(tmp_path / "cuda", {"bin/nvcc": nvcc}), catalog.platform("jetpack-6.2"))
+    assert given.cuda_version == "12.9"
+    assert "newer than 12.6" in capsys.readouterr().err
+
+
+def test_a_cuda_toolkit_says_its_release(tmp_path, grow, tx2_platform):
+    given = own_cuda(grow(tmp_path / "cuda", {"bin/nvcc": NVCC}), tx2_platform)
     assert (given.path, given.cuda_version) == (tmp_path / "cuda", "10.2")
     assert not given.exact
 
 
-def test_a_cuda_toolkit_that_was_updated_in_place_is_another_one(tmp_path, grow):
-    before = own_cuda(grow(tmp_path / "cuda", {"bin/nvcc": NVCC}))
-    assert own_cuda(tmp_path / "cuda").identity == before.identity
-    after = own_cuda(grow(tmp_path / "cuda", {"bin/nvcc": NVCC.replace("300", "89")}))
+def test_a_cuda_toolkit_that_was_updated_in_place_is_another_one(tmp_path, grow, tx2_platform):
+    before = own_cuda(grow(tmp_path / "cuda", {"bin/nvcc": NVCC}), tx2_platform)
+    assert own_cuda(tmp_path / "cuda", tx2_platform).identity == before.identity
+    after = own_cuda(grow(tmp_path / "cuda", {"bin/nvcc": NVCC.replace("300", "89")}), tx2_platform)
     assert after.identity != before.identity
 
 
-def test_a_folder_that_is_no_cuda_toolkit_is_told(tmp_path):
+def test_a_folder_that_is_no_cuda_toolkit_is_told(tmp_path, tx2_platform):
     with pytest.raises(ConfigError, match="has no bin/nvcc") as caught:
-        own_cuda(tmp_path)
+        own_cuda(tmp_path, tx2_platform)
     assert str(tmp_path) in caught.value.what
     assert "/usr/local/cuda-10.2" in caught.value.fix
 
 
 @pytest.mark.parametrize("text", ["#!/bin/sh\necho hello\n", "#!/bin/sh\nexit 1\n"])
-def test_an_nvcc_that_does_not_say_its_release_is_told(tmp_path, grow, text):
+def test_an_nvcc_that_does_not_say_its_release_is_told(tmp_path, grow, text, tx2_platform):
     with pytest.raises(ConfigError, match="does not say its release") as caught:
-        own_cuda(grow(tmp_path / "cuda", {"bin/nvcc": text}))
+        own_cuda(grow(tmp_path / "cuda", {"bin/nvcc": text}), tx2_platform)
     assert caught.value.fix
 
 
-def test_an_nvcc_that_cannot_be_run_is_told(tmp_path, grow):
+def test_an_nvcc_that_cannot_be_run_is_told(tmp_path, grow, tx2_platform):
     with pytest.raises(ToolMissingError, match="cannot be run"):
-        own_cuda(grow(tmp_path / "cuda", {"bin/nvcc": "\x7fELF"}))
+        own_cuda(grow(tmp_path / "cuda", {"bin/nvcc": "\x7fELF"}), tx2_platform)
 
 
 @pytest.mark.parametrize("base", ["", "usr/"])
@@ -100,7 +124,7 @@ def test_python_headers_are_those_of_the_platforms_python(tmp_path, grow, catalo
     assert "Python 3.10 for aarch64" in caught.value.fix
 
 
-def test_paths_are_made_absolute(tmp_path, grow, monkeypatch):
+def test_paths_are_made_absolute(tmp_path, grow, monkeypatch, tx2_platform):
     grow(tmp_path / "cuda", {"bin/nvcc": NVCC})
     monkeypatch.chdir(tmp_path)
-    assert own_cuda(Path("cuda")) == own_cuda(tmp_path / "cuda")
+    assert own_cuda(Path("cuda"), tx2_platform) == own_cuda(tmp_path / "cuda", tx2_platform)
