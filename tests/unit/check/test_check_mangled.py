@@ -52,18 +52,17 @@ def test_in_torch():
     assert not in_torch("_ZN5boost4atanEv")
 
 
+LONG = "basic_string<char, std::char_traits<char>, std::allocator<char> >"
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (
-            "c10::f(std::__cxx11::basic_string<char, std::char_traits<char>, "
-            "std::allocator<char> >)",
-            "c10::f(std::basic_string<char, std::char_traits<char>, std::allocator<char> >)",
-        ),
+        (f"c10::f(std::__cxx11::{LONG})", f"c10::f(std::{LONG})"),
         ("c10::f(std::__cxx11::string const&)", "c10::f(std::string const&)"),
         ("c10::f[abi:cxx11]()", "c10::f()"),
     ],
-)  # fmt: skip
+)
 def test_both_abis_look_alike_without_their_marks(one, other):
     assert without_string_abi(one) == without_string_abi(other)
     assert "cxx11" not in without_string_abi(one)
