@@ -1,6 +1,5 @@
 """The task `toolchain`: what C++ projects build with, for CMake and by hand."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,7 @@ def toolchain(
 def _together(asked: Asked) -> Asked:
     """Let several archs be one target, as one run of CMake makes them."""
     named = asked.arch is not None or asked.board
-    return replace(asked, fat=True) if named and not asked.target else asked
+    return asked.together if named else asked
 
 
 def _require_sense(targets: tuple[Target, ...], *, export: str, copy: bool) -> None:

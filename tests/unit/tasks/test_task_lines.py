@@ -9,7 +9,8 @@ import pytest
 from jetship import console, pipeline, proc
 from jetship import doctor as checks
 from jetship.check.findings import Finding, Report
-from jetship.errors import BuildError, CheckError
+from jetship.errors import BuildError, CheckError, ToolMissingError
+from jetship.tasks import toolchains
 from jetship.tasks.main import program
 from jetship.toolchain.own import OwnParts
 from rich.console import Console
@@ -325,3 +326,16 @@ def test_an_error_in_a_real_process_is_its_code_alone(tmp_path):
     errors = json.loads(done.stdout)["errors"]
     assert [(row["wheel"], row["exit_code"]) for row in errors] == [("a.whl", 7), ("b.whl", 7)]
     assert "Traceback" not in done.stderr
+
+
+def test_a_toolchain_without_device_code_is_the_boards_own(call, project, monkeypatch):
+    asked = []
+
+    def prepare(target, *_):
+        asked.append(target.id)
+        raise ToolMissingError("not here", fix="elsewhere")
+
+    monkeypatch.setattr(toolchains, "prepare", prepare)
+    assert call("toolchain", "--cpu-only", "--board", "tx2")[0] == ToolMissingError.exit_code
+    assert call("toolchain", "--arch", "7.2,8.7", "--jetpack", "5.1")[0] == 4
+    assert asked == ["cpu-jetpack-4.6", "sm72.sm87-jetpack-5.1"]
