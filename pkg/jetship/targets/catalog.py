@@ -22,6 +22,10 @@ from jetship.yamlfile import Strict
 NamedT = TypeVar("NamedT", Board, Platform)
 
 
+# L4T counts from 28 on, JetPack has not got beyond 7.
+FIRST_L4T = 20
+
+
 class DeviceLine(Strict):
     """How a container reaches the GPU on one L4T release line."""
 
@@ -163,14 +167,23 @@ class Catalog:
         raise ConfigError(f"board {name!r} is not known", fix=f"{hint}known boards: {known}")
 
     def platform_of_jetpack(self, version: str) -> Platform:
-        """Return the platform that a JetPack release belongs to.
+        """Return the platform that a JetPack or L4T release belongs to: 5.1.2, r35.4.1.
+
+        A board says its L4T (/etc/nv_tegra_release), people say its JetPack.
 
         Raises:
             ConfigError: no such release is known.
         """
+        plain = re.sub(r"^(jetpack|l4t)[\s-]*", "", version.strip().lower())
+        l4t = f"r{plain.removeprefix('r')}"
         for platform in reversed(self.platforms):  # the user's are the last
-            if version in platform.jetpack:
+            if plain in platform.jetpack or l4t in platform.l4t:
                 return platform
+        if plain.startswith("r") or _major(plain) >= FIRST_L4T:
+            releases = [release for platform in self.platforms for release in platform.l4t]
+            raise ConfigError(
+                f"L4T {l4t} is not known", fix=f"known L4T releases: {', '.join(releases)}"
+            )
         known = [release for platform in self.platforms for release in platform.jetpack]
         nearest = _nearest_release(version, known)
         hint = f"the nearest known one is {nearest}; " if nearest else ""
@@ -203,3 +216,8 @@ def _nearest_release(version: str, known: Iterable[str]) -> str | None:
 
 def _by_name(rows: Iterable[NamedT]) -> dict[str, NamedT]:
     return {row.name: row for row in rows}
+
+
+def _major(version: str) -> int:
+    digits = version.partition(".")[0]
+    return int(digits) if digits.isdecimal() else 0

@@ -45,7 +45,7 @@ class Asked:
         "arch": ARCH_HELP + " (default: the targets of deploy.yaml)",
         "board": "a board, such as tx2 or orin: gives the arch, and the platform where it has one",
         "platform": PLATFORM_HELP,
-        "jetpack": "a JetPack release, such as 5.1.2, in place of --platform",
+        "jetpack": "a JetPack or L4T release, such as 5.1.2 or r35.4.1, in place of --platform",
         "target": "a target's id, such as sm62-debian-12, in place of all these others",
         "fat": "one wheel with the device code of all archs, instead of a wheel each",
         "cpu-only": "without device code: what a project builds with FORCE_CUDA=0",

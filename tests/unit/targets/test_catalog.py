@@ -262,7 +262,9 @@ def test_an_unknown_board_gets_the_nearest_and_all_known(catalog, name, near):
 
 @pytest.mark.parametrize(
     ("release", "platform"),
-    [("4.6.1", "jetpack-4.6"), ("5.1.2", "jetpack-5.1"), ("6.0", "jetpack-6.0"),
+    [("r36.4.3", "jetpack-6.2"), ("36.4.3", "jetpack-6.2"), ("L4T r35.4.1", "jetpack-5.1"),
+     ("JetPack 6.2", "jetpack-6.2"), ("4.6.1", "jetpack-4.6"), ("5.1.2", "jetpack-5.1"),
+     ("6.0", "jetpack-6.0"),
      ("6.1", "jetpack-6.2"), ("7.1", "jetpack-7.0"), ("7.2", "jetpack-7.2")],
 )  # fmt: skip
 def test_a_jetpack_release_is_a_platform(catalog, release, platform):
@@ -340,3 +342,10 @@ def test_a_missing_file_is_named(folder):
     (folder / "devices.yaml").unlink()
     with pytest.raises(ConfigError, match=r"devices\.yaml does not exist"):
         Catalog.load(folder)
+
+
+@pytest.mark.parametrize("release", ["r36.9.9", "36.9.9", "r35"])
+def test_an_unknown_l4t_is_told_with_all_known(catalog, release):
+    with pytest.raises(ConfigError, match="L4T r3") as caught:
+        catalog.platform_of_jetpack(release)
+    assert "r36.4.3" in caught.value.fix
