@@ -17,6 +17,9 @@ TEST_PACKAGES = {
     "dockerd": "docker.io",
     "qemu-aarch64-static": "qemu-user-static",
     "update-binfmts": "binfmt-support",
+    "dpkg-scanpackages": "dpkg-dev",
+    "gpg": "gpg",
+    "gpg-agent": "gpg-agent",
 }
 
 
@@ -51,7 +54,7 @@ def lint(_: Context) -> None:
 def test(_: Context, *, select: str = "", long: bool = False) -> None:
     """Run all tests: unit tests, and real builds, images and emulated runs.
 
-    Installs what they need (a compiler, Docker Engine, qemu) through apt.
+    Installs what they need (a compiler, Docker Engine, qemu, GnuPG) through apt.
     """
     doctor.install([package for name, package in TEST_PACKAGES.items() if proc.find(name) is None])
     words = ["pytest"]

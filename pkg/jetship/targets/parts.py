@@ -7,30 +7,70 @@ it is made of; versions and digests are in a folder locks/ under the same name.
 import difflib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import PlainSerializer, PlainValidator, ValidationInfo
+from pydantic import PlainSerializer, PlainValidator, ValidationInfo, model_validator
 
 from jetship import yamlfile
 from jetship.targets.arch import Arch
+from jetship.targets.repositories import Component, Repository, Suite
 from jetship.yamlfile import Strict
 
 Kind = Literal["compiler", "sysroot", "cuda", "torch", "base"]
 
 
-class DebianSource(Strict):
-    """Debian packages of one suite and architecture.
+class PackageSource(Strict):
+    """Debian packages of one architecture.
 
     `install` is taken with all dependencies, `alone` without any; `drop` removes packages
     (shell patterns) that the dependencies bring and the part must not have.
     """
 
-    suite: str
-    components: tuple[str, ...] = ("main",)
     architecture: Literal["amd64", "arm64"]
     install: tuple[str, ...] = ()
     alone: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
+
+
+class DebianSource(PackageSource):
+    """Packages of one suite of Debian's own archive."""
+
+    suite: Suite
+    components: tuple[Component, ...] = ("main",)
+
+    @property
+    def repositories(self) -> tuple[Repository, ...]:
+        """The one repository that it takes packages from."""
+        return (Repository(suites=(self.suite,), components=self.components),)
+
+    @property
+    def lock_name(self) -> str:
+        """Its name in the lock file."""
+        return f"debian/{self.suite}/{self.architecture}"
+
+
+class AptSource(PackageSource):
+    """Packages of any apt repositories, whose dependencies are resolved over all of them."""
+
+    repositories: tuple[Repository, ...]
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        if not self.repositories:
+            raise ValueError("no repository is named: list some under `repositories`")
+        labels = [label for one in self.repositories for label in one.labels]
+        twice = next((label for label in labels if labels.count(label) > 1), None)
+        if twice:
+            raise ValueError(f"two repositories are called {twice}: give each a name of its own")
+        if not self.install and not self.alone:
+            raise ValueError("no package is named: list some under `install` or `alone`")
+        return self
+
+    @property
+    def lock_name(self) -> str:
+        """Its name in the lock file: every repository, and not where it is."""
+        labels = "+".join(label for one in self.repositories for label in one.labels)
+        return f"apt/{labels}/{self.architecture}"
 
 
 class WheelSource(Strict):
@@ -41,6 +81,11 @@ class WheelSource(Strict):
     abi: str = "cp311"
     requirements: tuple[str, ...]
 
+    @property
+    def lock_name(self) -> str:
+        """Its name in the lock file."""
+        return f"wheels/{self.machine}/{self.abi}"
+
 
 class Part(Strict):
     """One part. `gcc` is for compilers, `version` and `archs` are for CUDA toolkits."""
@@ -48,6 +93,7 @@ class Part(Strict):
     kind: Kind
     title: str
     debian: tuple[DebianSource, ...] = ()
+    apt: tuple[AptSource, ...] = ()
     wheels: tuple[WheelSource, ...] = ()
     gcc: int | None = None
     version: str = ""
@@ -57,6 +103,19 @@ class Part(Strict):
     """Versions of setuptools and the like that this torch's cpp_extension works with."""
     build_requirements: tuple[str, ...] = ()
     """What this torch's cpp_extension imports, beside setuptools."""
+
+    @model_validator(mode="after")
+    def _sources_differ(self) -> Self:
+        names = [source.lock_name for source in self.sources]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice:
+            raise ValueError(f"two sources are both {twice} in the lock file: make one of them")
+        return self
+
+    @property
+    def sources(self) -> tuple[DebianSource | AptSource | WheelSource, ...]:
+        """All that it is made of."""
+        return (*self.debian, *self.apt, *self.wheels)
 
     def makes(self, archs: set[Arch]) -> bool:
         """Return whether this CUDA toolkit compiles for all of these archs."""
@@ -132,6 +191,6 @@ def read_parts(folder: Path) -> dict[str, NamedPart]:
         ConfigError: a description is wrong.
     """
     return {
-        file.stem: NamedPart(file.stem, yamlfile.load(file, Part), file, folder)
+        file.stem: NamedPart(file.stem, yamlfile.load(file, Part, Shelf(file=file)), file, folder)
         for file in sorted((folder / "parts").glob("*.yaml"))
     }

@@ -1,9 +1,11 @@
 """Debian packages through apt, in an apt root of our own, so that the system's is untouched.
 
-apt is asked for exact versions; what it brings is checked against the lock file. The mirror
-is the user's own: `JETSHIP_DEBIAN_MIRROR`, or the one that this machine's apt already uses.
+apt is asked for exact versions; what it brings is checked against the lock file. Repositories
+are Debian's own, from the user's mirror (`JETSHIP_DEBIAN_MIRROR`, or the one that this machine's
+apt already uses), and those that a part describes, each with its own key.
 """
 
+import hashlib
 import os
 import time
 from collections.abc import Sequence
@@ -14,22 +16,23 @@ from pathlib import Path
 from jetship import console, proc
 from jetship.errors import ConfigError, DownloadError, ToolMissingError
 from jetship.store import Store, sha256_of, write_atomically
-from jetship.targets.parts import DebianSource
+from jetship.targets.parts import AptSource, DebianSource
+from jetship.targets.repositories import key_field
+from jetship.toolchain import aptwords
 from jetship.toolchain.lock import Locked
 from jetship.toolchain.progress import watch_folder
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 LISTS_VALID_SECONDS = 24 * 3600
 LISTS_BYTES = 100 << 20
-_DISK_FULL = ("No space left", "write error", "enough free space")  # in apt's and dpkg-deb's words
 
 _CONFIG = """\
 Dir::State "{root}";
 Dir::State::lists "{root}/lists";
 Dir::State::status "{root}/status";
 Dir::Cache "{root}/cache";
-Dir::Etc::sourcelist "{root}/sources.list";
-Dir::Etc::sourceparts "/dev/null";
+Dir::Etc::sourcelist "/dev/null";
+Dir::Etc::sourceparts "{root}/sources";
 Dir::Etc::preferences "/dev/null";
 Dir::Etc::preferencesparts "/dev/null";
 APT::Architecture "{architecture}";
@@ -38,6 +41,10 @@ APT::Install-Recommends "false";
 APT::Sandbox::User "root";
 Acquire::Languages "none";
 Acquire::Retries "2";
+Acquire::AllowInsecureRepositories "false";
+Acquire::AllowWeakRepositories "false";
+Acquire::AllowDowngradeToInsecureRepositories "false";
+APT::Get::AllowUnauthenticated "false";
 Debug::NoLocking "true";
 """
 
@@ -67,15 +74,25 @@ def find_mirror() -> str:
 
 @dataclass(frozen=True)
 class AptRoot:
-    """An apt configuration for the suite and architecture of a source, below the cache."""
+    """An apt configuration for the repositories and architecture of a source, below the cache."""
 
     store: Store
-    source: DebianSource
+    source: DebianSource | AptSource
 
     @property
     def name(self) -> str:
-        """What sets it apart from others: suite, components and architecture."""
-        return "-".join((self.source.suite, *self.source.components, self.source.architecture))
+        """What sets it apart from others: its repositories and its architecture."""
+        source = self.source
+        if isinstance(source, DebianSource):
+            return "-".join((source.suite, *source.components, source.architecture))
+        rows = [one.model_dump_json() for one in source.repositories]
+        digest = hashlib.sha256("\n".join(rows).encode()).hexdigest()
+        return f"apt-{digest[:16]}-{source.architecture}"
+
+    @property
+    def title(self) -> str:
+        """What messages call its repositories."""
+        return " and ".join(one.title for one in self.source.repositories)
 
     @property
     def _root(self) -> Path:
@@ -85,21 +102,40 @@ class AptRoot:
         env = {**os.environ, "APT_CONFIG": str(self._root / "apt.conf"), "LC_ALL": "C.UTF-8"}
         return proc.run(["apt-get", *words], env=env, cwd=cwd)
 
-    def update(self, *, max_age_seconds: float = LISTS_VALID_SECONDS) -> None:
+    def _error(self, what: str, done: proc.Finished, *, note: str = "") -> DownloadError:
+        return aptwords.as_error(what, done, self.source.repositories, note=note)
+
+    def _without_packages(self) -> str:
+        """Say which suites have no list for the architecture, of which apt says nothing."""
+        fields = "$(REPO_URI) $(RELEASE)"
+        listed = self._apt("indextargets", "--format", fields, "Created-By: Packages")
+        if not listed.ok:
+            return ""
+        found = {tuple(line.split(" ", 1)) for line in listed.stdout.splitlines()}
+        return ", ".join(
+            f"{one.name} {suite} has no packages for {self.source.architecture}"
+            for one in self.source.repositories
+            for suite in one.suites
+            if (f"{one.address or find_mirror()}/", suite) not in found
+        )
+
+    def update(self, *, max_age_seconds: float = LISTS_VALID_SECONDS) -> bool:
         """Fetch the package lists, unless they are younger than `max_age_seconds`.
 
+        Returns:
+            Whether they were fetched.
+
         Raises:
-            DownloadError: the archive cannot be reached or is not signed by Debian.
+            ConfigError: a repository's key is missing or damaged.
+            DownloadError: a repository cannot be reached, or is not signed with its key.
         """
         stamp = self._root / "updated"
-        mirror = find_mirror()
-        if stamp.exists() and stamp.read_text() == mirror:
+        sources = self._sources()
+        if stamp.exists() and stamp.read_text() == sources:
             age = time.time() - stamp.stat().st_mtime
             if age < max_age_seconds:
-                return
-        console.note(
-            f"reading the package lists of {self.source.suite} for {self.source.architecture}"
-        )
+                return False
+        console.note(f"reading the package lists of {self.title} for {self.source.architecture}")
         # apt-get update does not end when the disk is full: its parts wait for each other.
         self.store.require_space(LISTS_BYTES)
         for folder in ("lists/partial", "cache/archives/partial"):
@@ -107,30 +143,40 @@ class AptRoot:
         config = _CONFIG.format(root=self._root, architecture=self.source.architecture)
         write_atomically(self._root / "apt.conf", config.encode())
         write_atomically(self._root / "status", b"")
-        write_atomically(self._root / "sources.list", self._source(mirror).encode())
+        write_atomically(self._root / "sources/jetship.sources", sources.encode())
         done = self._apt("update", "--error-on=any")
-        if not done.ok:
-            raise _download_error(
-                f"cannot read the package lists of Debian {self.source.suite}", done
-            )
-        write_atomically(stamp, mirror.encode())
+        if not done.ok or aptwords.missing_component(done):
+            raise self._error(f"cannot read the package lists of {self.title}", done)
+        write_atomically(stamp, sources.encode())
+        return True
 
-    def _source(self, mirror: str) -> str:
-        signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
-        return f"deb {signed}{mirror} {self.source.suite} {' '.join(self.source.components)}\n"
+    def _sources(self) -> str:
+        stanzas = []
+        for one in self.source.repositories:
+            if one.signed_by is None:
+                keyring = f" {KEYRING}" if KEYRING.exists() else ""
+                stanzas.append(one.stanza(find_mirror(), keyring))
+                continue
+            try:
+                stanzas.append(one.stanza(one.address, key_field(one.signed_by)))
+            except ValueError as error:  # it was there when the description was read
+                raise ConfigError(str(error)) from error
+        return "\n".join(stanzas)
 
     def resolve(self) -> list[str]:
         """Return "name=version" (with :arch where needed) of all packages of the source.
 
         Raises:
-            DownloadError: a package does not exist in the suite.
+            DownloadError: a package, or one that it depends on, is in none of the repositories.
         """
         specs = {}
         if self.source.install:
             plan = self._apt("install", "--simulate", "--yes", *self.source.install)
             if not plan.ok:
-                raise _download_error(
-                    f"apt finds no way to install {' '.join(self.source.install)}", plan
+                raise self._error(
+                    f"apt finds no way to install {' '.join(self.source.install)}",
+                    plan,
+                    note=self._without_packages(),
                 )
             for line in plan.stdout.splitlines():
                 words = line.replace("(", " ").split()
@@ -147,41 +193,52 @@ class AptRoot:
         """Download packages given as "name=version" into `folder`.
 
         Raises:
-            DownloadError: the archive lacks one, or cannot be reached.
+            DownloadError: the repositories lack one, or cannot be reached.
         """
         done = self._apt("download", *specs, cwd=folder)
         if not done.ok:
-            raise _download_error("apt could not download Debian packages", done)
+            note = self._without_packages()
+            raise self._error("apt could not download Debian packages", done, note=note)
 
 
-def fetch(store: Store, source: DebianSource, files: Sequence[Locked]) -> list[Path]:
+def fetch(store: Store, source: DebianSource | AptSource, files: Sequence[Locked]) -> list[Path]:
     """Return the paths of locked Debian packages in the cache, downloading what is missing.
 
     Raises:
+        ConfigError: a repository's key is missing or damaged.
         DownloadError: no network, no such version any more, wrong digest, or a full disk.
     """
     missing = [item for item in files if not store.holds(item.sha256, item.file)]
     if missing:
         apt = AptRoot(store, source)
         with store.locked(f"apt-{apt.name}"), store.scratch() as scratch:
-            apt.update()
+            fresh = apt.update()
             total = sum(item.size for item in missing)
+            specs = [f"{item.name}={item.version}" for item in missing]
             title = f"{len(missing)} Debian packages ({source.architecture})"
             with watch_folder(scratch, total_bytes=total, title=title):
-                apt.download([f"{item.name}={item.version}" for item in missing], scratch)
+                try:
+                    apt.download(specs, scratch)
+                except DownloadError:
+                    if fresh:
+                        raise
+                    # Published, or moved, since the lists were read.
+                    apt.update(max_age_seconds=0)
+                    apt.download(specs, scratch)
             for item in missing:
                 store.add(scratch / item.file, item.sha256)
     return [store.blob(item.sha256, item.file) for item in files]
 
 
-def lock_source(store: Store, source: DebianSource) -> tuple[Locked, ...]:
+def lock_source(store: Store, source: DebianSource | AptSource) -> tuple[Locked, ...]:
     """Resolve and download a source, and return what to write into the lock file.
 
     Raises:
+        ConfigError: a repository's key is missing or damaged.
         DownloadError: apt cannot resolve or download it.
         ToolMissingError: Debian's archive keyring is missing, so nothing vouches for the lists.
     """
-    if not KEYRING.exists():
+    if not KEYRING.exists() and any(one.signed_by is None for one in source.repositories):
         raise ToolMissingError(
             f"{KEYRING} is missing, so the archive's signature cannot be checked",
             fix="apt-get install debian-archive-keyring",
@@ -227,7 +284,7 @@ def unpack(packages: Sequence[Path], root: Path) -> None:
 
 def _unpack_error(package: Path, root: Path, done: proc.Finished) -> DownloadError:
     if "No space left" in done.stderr:
-        return _download_error(f"{package.name} cannot be unpacked", done)
+        return aptwords.as_error(f"{package.name} cannot be unpacked", done, ())
     return DownloadError(
         f"{package.name} cannot be unpacked into {root}",
         why=done.stderr.strip()[-300:],
@@ -254,28 +311,3 @@ def _make_links_relative(root: Path) -> None:
                 inside = root / link.readlink().relative_to("/")
                 link.unlink()
                 link.symlink_to(os.path.relpath(inside, folder))
-
-
-def _download_error(what: str, done: proc.Finished) -> DownloadError:
-    said = [line for line in done.stderr.splitlines() if line.startswith("E:")] or [
-        line for line in done.stderr.splitlines() if line.strip()
-    ]
-    text = "; ".join(line.removeprefix("E: ") for line in said[-3:])
-    if any(words in done.stderr for words in _DISK_FULL):
-        return DownloadError(
-            what,
-            why="the disk is full",
-            fix="free some space, or set JETSHIP_CACHE to a folder on a larger disk",
-        )
-    if "was not found" in done.stderr and "Version" in done.stderr:
-        return DownloadError(
-            what,
-            why=f"{text}; the archive no longer carries the locked version",
-            fix="set JETSHIP_DEBIAN_MIRROR to a snapshot that does, or renew the lock file "
-            "with `invoke pins --part NAME`",
-        )
-    return DownloadError(
-        what,
-        why=text,
-        fix="check the network and this machine's apt settings, then run the same command again",
-    )

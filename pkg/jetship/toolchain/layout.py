@@ -1,7 +1,8 @@
 """What goes where in a part: from unpacked sources to the folder that toolchains link to.
 
-Each function gets a folder with one folder a source, named debian-<suite>-<architecture> or
-wheels-<machine>-<abi>, and moves what is needed into the part's own folder.
+Each function gets a folder with one folder a source, named debian-<suite>-<architecture>,
+apt-<repositories>-<architecture> or wheels-<machine>-<abi>, and moves what is needed into the
+part's own folder.
 """
 
 import os
@@ -53,7 +54,7 @@ _CUDA_CMAKE_MACROS = b"""\
 
 def lay_out_compiler(sources: Path, root: Path) -> None:
     """A GCC: as Debian has it, without the links to target libraries that are left out."""
-    _merge(_of(sources, "debian-*-amd64"), root)
+    _merge(_packages(sources, "amd64"), root)
     folders = [root / "usr/lib/gcc-cross", root / "usr/lib/gcc"]
     for link in sorted(link for folder in folders for link in folder.rglob("*.so")):
         if link.is_symlink() and not link.exists():
@@ -62,7 +63,7 @@ def lay_out_compiler(sources: Path, root: Path) -> None:
 
 def lay_out_sysroot(sources: Path, root: Path) -> None:
     """A sysroot: as Debian has it."""
-    _merge(_of(sources, "debian-*-*"), root)
+    _merge(_packages(sources), root)
 
 
 def lay_out_torch(sources: Path, root: Path) -> None:
@@ -80,14 +81,14 @@ def complete_torch(site_packages: Path) -> None:
 
 def lay_out_base(sources: Path, root: Path) -> None:
     """A base image: rootfs/ and site-packages/."""
-    _merge(_of(sources, "debian-*"), root / "rootfs")
+    _merge(_packages(sources), root / "rootfs")
     _merge(_of(sources, "wheels-*"), root / "site-packages")
     complete_rootfs(root / "rootfs")
 
 
 def lay_out_cuda(sources: Path, root: Path) -> None:
     """A CUDA_HOME out of Debian's scattered nvcc, or of the index's wheels, or of both."""
-    for packages in sorted(sources.glob("debian-*-amd64")):
+    for packages in _packages(sources, "amd64"):
         _take_debian_nvcc(packages, root)
     for wheels in sorted(sources.glob("wheels-x86_64-*")):
         _take_wheels(wheels, root)
@@ -100,6 +101,13 @@ def lay_out_cuda(sources: Path, root: Path) -> None:
 
 def _take_debian_nvcc(packages: Path, root: Path) -> None:
     private = packages / "usr/lib/nvidia-cuda-toolkit"
+    if not (private / "bin/nvcc").is_file():
+        raise DownloadError(
+            "the packages of the CUDA part have no nvcc where Debian has it",
+            why=f"usr/lib/{private.name}/bin/nvcc is not among them",
+            fix="name Debian's nvidia-cuda-toolkit; a toolkit of NVIDIA's own packages is used "
+            "where it is installed, with --cuda-home",
+        )
     (root / "bin").mkdir(parents=True)
     shutil.copy2(private / "bin/nvcc", root / "bin/nvcc")
     if (private / "bin/crt").is_dir():
@@ -147,7 +155,11 @@ def _take_target_runtime(sources: Path, root: Path) -> None:
 
 
 def _runtimes(sources: Path, architecture: str, machine: str) -> list[Path]:
-    debian = sources.glob(f"debian-*-{architecture}/usr/lib/*/libcudart.so.*")
+    debian = [
+        path
+        for packages in _packages(sources, architecture)
+        for path in packages.glob("usr/lib/*/libcudart.so.*")
+    ]
     wheels = sources.glob(f"wheels-{machine}-*/nvidia/*/lib/libcudart.so.*")
     return sorted([*debian, *wheels])
 
@@ -173,6 +185,11 @@ def complete_rootfs(rootfs: Path) -> None:
     temporary = rootfs / "tmp"
     temporary.mkdir(exist_ok=True)
     temporary.chmod(0o1777)
+
+
+def _packages(sources: Path, architecture: str = "*") -> list[Path]:
+    """Return the folders of Debian packages, those of Debian itself last."""
+    return [*_of(sources, f"apt-*-{architecture}"), *_of(sources, f"debian-*-{architecture}")]
 
 
 def _of(sources: Path, pattern: str) -> list[Path]:

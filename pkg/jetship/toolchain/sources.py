@@ -5,14 +5,14 @@ import inspect
 import re
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from jetship import console
 from jetship.errors import ConfigError, DownloadError
 from jetship.store import Store
-from jetship.targets.parts import DebianSource, NamedPart, Part, WheelSource
+from jetship.targets.parts import AptSource, DebianSource, NamedPart, Part, WheelSource
 from jetship.toolchain import debian, layout, pypi
 from jetship.toolchain.lock import Lock, Locked, lock_path, read_lock
 
@@ -23,14 +23,6 @@ class PartTree:
 
     part: Part
     path: Path
-
-
-def source_names(part: Part) -> Iterator[tuple[str, DebianSource | WheelSource]]:
-    """Yield every source of a part with its name in the lock file."""
-    for debian_source in part.debian:
-        yield f"debian/{debian_source.suite}/{debian_source.architecture}", debian_source
-    for wheel_source in part.wheels:
-        yield f"wheels/{wheel_source.machine}/{wheel_source.abi}", wheel_source
 
 
 def make_part(named: NamedPart, store: Store) -> PartTree:
@@ -47,13 +39,13 @@ def make_part(named: NamedPart, store: Store) -> PartTree:
     def make(root: Path) -> None:
         console.note(f"preparing {part.title} (once)")
         with store.scratch() as scratch:
-            for source_name, source in source_names(part):
-                files = _fetch(store, source, lock.sources[source_name])
-                into = scratch / source_name.replace("/", "-")
-                if isinstance(source, DebianSource):
-                    debian.unpack(files, into)
-                else:
+            for source in part.sources:
+                files = _fetch(store, source, lock.sources[source.lock_name])
+                into = scratch / source.lock_name.replace("/", "-")
+                if isinstance(source, WheelSource):
                     unpack_wheels(files, into)
+                else:
+                    debian.unpack(files, into)
             layout.LAYOUTS[part.kind](scratch, root)
 
     return PartTree(part, store.tree(named.name, _digest(part, lock), make))
@@ -70,16 +62,35 @@ def lock_part(named: NamedPart, store: Store) -> Lock:
     """Resolve a part anew, and return the lock of what was found.
 
     Raises:
+        ConfigError: two sources bring one package, or a repository's key is missing.
         DownloadError: a package or wheel cannot be resolved or fetched.
     """
     found: dict[str, tuple[Locked, ...]] = {}
-    for source_name, source in source_names(named.part):
-        console.step(f"locking {named.name}: {source_name}")
-        if isinstance(source, DebianSource):
-            found[source_name] = debian.lock_source(store, source)
+    for source in named.part.sources:
+        console.step(f"locking {named.name}: {source.lock_name}")
+        if isinstance(source, WheelSource):
+            found[source.lock_name] = pypi.lock_source(store, source)
         else:
-            found[source_name] = pypi.lock_source(store, source)
+            found[source.lock_name] = debian.lock_source(store, source)
+    _require_once(named, found)
     return Lock(sources=found)
+
+
+def _require_once(named: NamedPart, found: Mapping[str, Sequence[Locked]]) -> None:
+    """Refuse a package of two sources: one would be unpacked over the other."""
+    brought: dict[tuple[str, str], str] = {}
+    sources: tuple[DebianSource | AptSource, ...] = (*named.part.debian, *named.part.apt)
+    for source in sources:
+        for item in found[source.lock_name]:
+            key = (source.architecture, item.name)
+            other = brought.setdefault(key, source.lock_name)
+            if other != source.lock_name:
+                raise ConfigError(
+                    f"{item.name} comes from two sources: {other} and {source.lock_name}",
+                    why=f"{named.file} has apt resolve them apart from each other",
+                    fix="list their repositories in one source under `apt`, or leave the package "
+                    "out of one of them with `drop`",
+                )
 
 
 def unpack_wheels(wheels: Sequence[Path], folder: Path) -> None:
@@ -97,10 +108,12 @@ def unpack_wheels(wheels: Sequence[Path], folder: Path) -> None:
             raise DownloadError(f"{wheel.name} cannot be unpacked", why=str(error)) from error
 
 
-def _fetch(store: Store, source: DebianSource | WheelSource, files: Sequence[Locked]) -> list[Path]:
-    if isinstance(source, DebianSource):
-        return debian.fetch(store, source, files)
-    return pypi.fetch(store, source, files)
+def _fetch(
+    store: Store, source: DebianSource | AptSource | WheelSource, files: Sequence[Locked]
+) -> list[Path]:
+    if isinstance(source, WheelSource):
+        return pypi.fetch(store, source, files)
+    return debian.fetch(store, source, files)
 
 
 def _lock_of(named: NamedPart) -> Lock:
@@ -116,7 +129,7 @@ def _lock_of(named: NamedPart) -> Lock:
 
 def _require_fitting(named: NamedPart, lock: Lock) -> None:
     """Refuse a lock file that was written for another description of the part."""
-    sources = dict(source_names(named.part))
+    sources = {source.lock_name: source for source in named.part.sources}
     asked = {
         f"{source_name}: {_normal(requirement)}"
         for source_name, source in sources.items()

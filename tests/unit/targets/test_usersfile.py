@@ -234,3 +234,90 @@ def test_a_relative_file_keeps_its_locks_beside_it(tmp_path, monkeypatch):
     part = Catalog.load(extra=Path("my-boards.yaml")).part("torch-mine")
     assert part.is_users
     assert part.folder.resolve() == tmp_path
+
+
+REPOSITORIES = """\
+parts:
+  sysroot-mine:
+    kind: sysroot
+    title: mine
+    apt:
+      - architecture: arm64
+        repositories:
+          - {suites: [bookworm]}
+          - {name: l4t, uri: "https://repo.example/common", suites: [r36.4, r36.5], signed_by: keys/l4t.gpg}
+        install: [nvidia-l4t-core]
+"""  # noqa: E501
+
+
+@pytest.fixture
+def key(tmp_path) -> Path:
+    path = tmp_path / "keys/l4t.gpg"
+    path.parent.mkdir()
+    path.write_bytes(b"\x99\x01\x0d\x04rest")
+    return path
+
+
+def test_a_part_takes_packages_from_any_repositories(load, key):
+    (source,) = load(REPOSITORIES).part("sysroot-mine").part.sources
+    assert source.lock_name == "apt/debian-bookworm+l4t-r36.4+l4t-r36.5/arm64"
+    assert source.repositories[1].signed_by == key
+    assert [one.title for one in source.repositories] == ["Debian bookworm", "l4t r36.4, r36.5"]
+
+
+REPOSITORY_ROWS = "".join(REPOSITORIES.splitlines(keepends=True)[7:9])
+L4T = 'name: l4t, uri: "https://repo.example/common", suites: [r36.4, r36.5]'
+WRONG_REPOSITORIES = {
+    "no key": ((", signed_by: keys/l4t.gpg", ""), "9:13: .*'l4t' has no signed_by: .* on trust"),
+    "no address": ((' uri: "https://repo.example/common",', ""), "9:13: .*'l4t' has no uri"),
+    "a key that is not there": (("keys/l4t.gpg", "l4t.gpg"), "9:85: .*cannot be read"),
+    "no suite": (("[r36.4, r36.5]", "[]"), "'l4t' has no suite"),
+    "a folder with components": (
+        ("[r36.4, r36.5]", "[./], components: [main]"), "a folder, which has no components"
+    ),
+    "folders and suites": (("[r36.4, r36.5]", "[./, r36.5]"), "make two repositories"),
+    "a login": (("https://", "https://me:secret@"), r"9:25: .*auth\.conf"),
+    "another protocol": (("https://", "ftp://"), "9:25: .*is not the address of a repository"),
+    "a relative file": (("https://repo.example", "file:repo"), "is not the address"),
+    "a second line": (("/common", r"/common\nTrusted: yes"), "is not the address"),
+    "an option as a suite": (("[r36.4, r36.5]", '["[trusted=yes]"]'), "should match pattern"),
+    "a setting as a component": (
+        ("[r36.4, r36.5]", r'[r36.4], components: ["main\nTrusted: yes"]'), "should match pattern"
+    ),
+    "no repositories": ((REPOSITORY_ROWS, "          []\n"), "no repository is named"),
+    "no packages": (("[nvidia-l4t-core]", "[]"), "no package is named"),
+    "one name for two": (("{suites: [bookworm]}", "{" + L4T + ", signed_by: keys/l4t.gpg}"),
+                         "two repositories are called l4t-r36.4"),
+    "a word of apt's own": (("signed_by:", "signed-by:"), "did you mean 'signed_by'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "said"), WRONG_REPOSITORIES.values(), ids=WRONG_REPOSITORIES)
+def test_a_repository_that_is_wrongly_described(load, key, change, said):
+    with pytest.raises(ConfigError, match=said) as caught:
+        load(REPOSITORIES.replace(*change, 1))
+    assert "my-boards.yaml:" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("suite", ["", "./", "bookworm/", "book worm", "[trusted=yes]"])
+def test_what_is_no_suite_of_debian_is_refused(load, suite):
+    text = f"""\
+parts:
+  mine:
+    kind: sysroot
+    title: mine
+    debian: [{{suite: "{suite}", architecture: arm64, install: [a]}}]
+"""
+    with pytest.raises(ConfigError, match=r"5:15: parts\.mine\.debian\.0\.suite: .* pattern"):
+        load(text)
+
+
+def test_two_sources_with_one_name_in_the_lock_file_are_refused(load, key):
+    text = REPOSITORIES.replace("    apt:", """\
+    debian:
+      - {suite: bookworm, architecture: arm64, install: [a]}
+      - {suite: bookworm, architecture: arm64, install: [b], components: [contrib]}
+    apt:""")  # fmt: skip
+    with pytest.raises(ConfigError, match="two sources are both debian/bookworm/arm64"):
+        load(text)

@@ -5,7 +5,8 @@ import time
 import pytest
 from jetship import proc
 from jetship.errors import ConfigError, DownloadError, ToolMissingError
-from jetship.targets.parts import DebianSource
+from jetship.targets.parts import AptSource, DebianSource
+from jetship.targets.repositories import Repository
 from jetship.toolchain import debian
 from jetship.toolchain.debian import AptRoot, fetch, find_mirror, lock_source, unpack
 from jetship.toolchain.lock import Locked
@@ -16,6 +17,12 @@ COMPONENTS = ("main", "contrib")
 def source(**rows) -> DebianSource:
     words = {"suite": "bookworm", "components": COMPONENTS, "architecture": "arm64"}
     return DebianSource(**(words | rows))
+
+
+def apt_source(key, *, uri: str = "file:///srv/acme") -> AptSource:
+    acme = Repository(name="acme", uri=uri, suites=("./",), signed_by=key)
+    both = (Repository(suites=("bookworm",)), acme)
+    return AptSource(architecture="arm64", repositories=both, install=("libfoo",))
 
 
 SOURCE = source()
@@ -44,6 +51,9 @@ NOT_SIGNED = """\
 W: GPG error: http://mirror.invalid/debian bookworm InRelease: The following signatures couldn't be verified because the public key is not available: NO_PUBKEY 0E98404D386FA1D9
 E: The repository 'http://mirror.invalid/debian bookworm InRelease' is not signed.
 """  # noqa: E501
+NO_COMPONENT = """\
+W: Skipping acquire of configured file 'contrb/binary-arm64/Packages' as repository 'http://mirror.invalid/debian bookworm InRelease' doesn't have the component 'contrb' (component misspelt in sources.list?)
+"""  # noqa: E501
 SIMULATED = """\
 NOTE: This is only a simulation!
 Reading package lists...
@@ -55,6 +65,14 @@ Inst libgmp10 (2:6.2.1+dfsg1-1.1 Debian:12.5/stable [arm64]) []
 Inst libfoo (1.1 Debian:12.5/stable [arm64])
 Conf libc6 (2.36-9+deb12u4 Debian:12.5/stable [arm64])
 """
+
+
+@pytest.fixture
+def public_key(tmp_path):
+    """A file that begins as a public key does."""
+    path = tmp_path / "acme.gpg"
+    path.write_bytes(b"\x99\x01\x0d\x04rest")
+    return path
 
 
 @pytest.fixture
@@ -115,7 +133,15 @@ def test_apt_works_in_a_root_of_its_own(apt, programs, store):
     config = (root / "apt.conf").read_text()
     assert f'Dir::State "{root}";' in config
     assert 'APT::Architecture "arm64";' in config
-    assert (root / "sources.list").read_text().endswith(f"{MIRROR} bookworm main contrib\n")
+    assert (
+        (root / "sources/jetship.sources")
+        .read_text()
+        .startswith(f"Types: deb\nURIs: {MIRROR}\nSuites: bookworm\nComponents: main contrib\n")
+    )
+    # Whatever the machine's own settings are, which apt reads as well.
+    for name in ("AllowInsecure", "AllowWeak", "AllowDowngradeToInsecure"):
+        assert f'Acquire::{name}Repositories "false";' in config
+    assert 'APT::Get::AllowUnauthenticated "false";' in config
     assert (root / "lists/partial").is_dir()
 
 
@@ -129,9 +155,9 @@ def test_the_archives_signature_is_checked_with_debians_keyring(  # noqa: PLR091
     monkeypatch.setattr(debian, "KEYRING", keyring)
     programs()
     apt.update()
-    listed = (store.root / "apt/bookworm-main-contrib-arm64/sources.list").read_text()
-    assert (f"[signed-by={keyring}]" in listed) == there
-    assert "trusted" not in listed
+    listed = store.root / "apt/bookworm-main-contrib-arm64/sources/jetship.sources"
+    assert (f"Signed-By: {keyring}\n" in listed.read_text()) == there
+    assert "Trusted" not in listed.read_text()
 
 
 def test_package_lists_are_read_once_a_day_and_for_every_mirror(apt, programs, store, monkeypatch):
@@ -151,15 +177,33 @@ def test_package_lists_are_read_once_a_day_and_for_every_mirror(apt, programs, s
     assert len(fake.calls) == 4
 
 
-@pytest.mark.parametrize("said", [NO_NETWORK, NOT_SIGNED])
-def test_an_archive_that_cannot_be_read_is_told_in_apts_words(apt, programs, store, said):
-    programs(status=100, stderr=said)
+def test_an_archive_that_cannot_be_read_is_told_in_apts_words(apt, programs, store):
+    programs(status=100, stderr=NO_NETWORK)
     with pytest.raises(DownloadError, match="package lists of Debian bookworm") as caught:
         apt.update()
     assert caught.value.why == "; ".join(
-        line.removeprefix("E: ") for line in said.splitlines() if line.startswith("E:")
+        line.removeprefix("E: ") for line in NO_NETWORK.splitlines() if line.startswith("E:")
     )
     assert "network" in caught.value.fix
+    assert not (store.root / "apt/bookworm-main-contrib-arm64/updated").exists()
+
+
+def test_a_mirror_that_debian_has_not_signed_is_told(apt, programs):
+    programs(status=100, stderr=NOT_SIGNED)
+    with pytest.raises(DownloadError) as caught:
+        apt.update()
+    assert caught.value.why == (
+        f"{MIRROR} bookworm is signed with the key 0E98404D386FA1D9, which is not in "
+        "Debian's archive keyring"
+    )
+    assert "apt-get install debian-archive-keyring" in caught.value.fix
+
+
+def test_a_component_that_apt_only_warns_of_is_an_error(apt, programs, store):
+    programs(stderr=NO_COMPONENT)
+    with pytest.raises(DownloadError) as caught:
+        apt.update()
+    assert caught.value.why == f"{MIRROR} bookworm has no component contrb"
     assert not (store.root / "apt/bookworm-main-contrib-arm64/updated").exists()
 
 
@@ -188,6 +232,76 @@ def test_what_is_dropped_is_dropped_however_it_was_named(store, mirror, programs
 def test_each_suite_components_and_architecture_have_a_root_of_their_own(store):
     others = [source(suite="trixie"), source(components=("main",)), source(architecture="amd64")]
     assert len({AptRoot(store, one).name for one in (SOURCE, *others)}) == 4
+
+
+def test_repositories_are_resolved_together_each_with_its_key(store, mirror, programs, public_key):
+    fake = programs(stdout=SIMULATED)
+    asked = apt_source(public_key)
+    root = AptRoot(store, asked)
+    root.update()
+    text = (store.root / f"apt/{root.name}/sources/jetship.sources").read_text()
+    debian_stanza, acme = text.split("\n\n")
+    assert f"URIs: {MIRROR}\nSuites: bookworm\n" in debian_stanza
+    assert "URIs: copy:/srv/acme\nSuites: ./\nSigned-By:\n -----BEGIN PGP" in acme
+    assert "Components" not in acme
+    assert len(root.resolve()) == 4
+    assert len([call for call in fake.calls if call[1] == "install"]) == 1
+
+
+def test_other_repositories_have_a_root_of_their_own(store, public_key):
+    one = apt_source(public_key)
+    other = apt_source(public_key, uri="https://repo.example/acme")
+    assert len({AptRoot(store, each).name for each in (SOURCE, one, other)}) == 3
+
+
+def test_lists_are_read_again_when_the_key_is_another(store, mirror, programs, public_key):
+    fake = programs()
+    root = AptRoot(store, apt_source(public_key))
+    assert root.update()
+    assert not root.update()
+    public_key.write_bytes(public_key.read_bytes() + b"more")
+    assert root.update()
+    assert len(fake.calls) == 2
+
+
+def test_a_key_that_is_gone_since_is_told(store, mirror, programs, public_key):
+    root = AptRoot(store, apt_source(public_key))
+    public_key.unlink()
+    with pytest.raises(ConfigError, match=r"acme\.gpg cannot be read"):
+        root.update()
+
+
+def test_lists_are_read_again_before_a_package_is_given_up(store, mirror, archive):
+    packages, fake = archive
+    one, two = (locked(path) for path in packages)
+    fetch(store, SOURCE, [one])
+    answer, failed = fake.answer, []
+
+    def fail_once(argv, options):
+        if argv[1] == "download" and not failed:
+            failed.append(argv)
+            return proc.Finished(tuple(argv), 100, "", VERSION_GONE)
+        return answer(argv, options)
+
+    fake.answer = fail_once
+    fetch(store, SOURCE, [two])
+    assert [call[1] for call in fake.calls[-4:]] == [
+        "download", "indextargets", "update", "download"
+    ]  # fmt: skip
+
+
+def test_a_suite_without_packages_of_the_architecture_is_named(store, mirror, programs, public_key):
+    def answer(argv, _options):
+        if argv[1] == "indextargets":
+            return proc.Finished((), 0, f"{MIRROR}/ bookworm\n")
+        return proc.Finished((), 100, "", NO_PACKAGE)
+
+    programs(answer)
+    with pytest.raises(DownloadError) as caught:
+        AptRoot(store, apt_source(public_key)).resolve()
+    assert caught.value.why.endswith(
+        "read were Debian bookworm; acme ./; acme ./ has no packages for arm64"
+    )
 
 
 def test_a_package_that_the_suite_lacks_is_named(store, mirror, programs):
