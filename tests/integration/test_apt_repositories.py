@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 from aptrepository import AptRepository, fresh_keys
 from jetship import yamlfile
+from jetship.errors import DownloadError
+from jetship.store import Store
+from jetship.targets.catalog import Catalog
+from jetship.toolchain import debian
 from jetship.toolchain.lock import Lock
 from product import ROOT, invoke
 
@@ -277,6 +281,20 @@ def test_a_package_that_was_published_after_the_lists_were_read(single, acme, ca
     (files,) = locked(single).values()
     assert [one.version for one in files] == ["3.0"]
     assert (sysroot_of(prepare(single, first)) / "etc/acme").read_text() == "newest"
+
+
+def test_a_machine_that_takes_packages_on_trust_makes_no_difference(
+    single, acme, tmp_path, monkeypatch
+):
+    (acme.lists / "InRelease").unlink()
+    settings = tmp_path / "apt.conf.d"
+    settings.mkdir()
+    (settings / "trust").write_text('Acquire::AllowInsecureRepositories "true";\n')
+    monkeypatch.setattr(debian, "_CONFIG", f'{debian._CONFIG}Dir::Etc::parts "{settings}";\n')
+    (source,) = Catalog.load(extra=single).part("sysroot-demo").part.apt
+    with pytest.raises(DownloadError) as caught:
+        debian.lock_source(Store(tmp_path / "cache"), source)
+    assert "is not signed at all" in caught.value.why
 
 
 def test_a_cache_with_a_space_in_its_path(single, caches):

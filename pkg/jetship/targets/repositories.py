@@ -110,7 +110,7 @@ class Repository(Strict):
     @property
     def address(self) -> str:
         """Its uri as apt is given it, or "" for Debian's own."""
-        # apt uses packages of file: where they lie, under whatever name they have there.
+        # Of file: apt keeps links to the lists, which may change after they were verified.
         return re.sub(r"^file:(//)?(?=/)", "copy:", self.uri)
 
     def stanza(self, address: str, signed_by: str) -> str:

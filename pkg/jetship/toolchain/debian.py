@@ -41,12 +41,16 @@ APT::Install-Recommends "false";
 APT::Sandbox::User "root";
 Acquire::Languages "none";
 Acquire::Retries "2";
-Acquire::AllowInsecureRepositories "false";
-Acquire::AllowWeakRepositories "false";
-Acquire::AllowDowngradeToInsecureRepositories "false";
-APT::Get::AllowUnauthenticated "false";
 Debug::NoLocking "true";
 """
+
+# On the command line, because the machine's own settings win over a file named by APT_CONFIG.
+NOTHING_ON_TRUST = (
+    "-oAcquire::AllowInsecureRepositories=false",
+    "-oAcquire::AllowWeakRepositories=false",
+    "-oAcquire::AllowDowngradeToInsecureRepositories=false",
+    "-oAPT::Get::AllowUnauthenticated=false",
+)
 
 
 def find_mirror() -> str:
@@ -100,7 +104,7 @@ class AptRoot:
 
     def _apt(self, *words: str, cwd: Path | None = None) -> proc.Finished:
         env = {**os.environ, "APT_CONFIG": str(self._root / "apt.conf"), "LC_ALL": "C.UTF-8"}
-        return proc.run(["apt-get", *words], env=env, cwd=cwd)
+        return proc.run(["apt-get", *words, *NOTHING_ON_TRUST], env=env, cwd=cwd)
 
     def _error(self, what: str, done: proc.Finished, *, note: str = "") -> DownloadError:
         return aptwords.as_error(what, done, self.source.repositories, note=note)
