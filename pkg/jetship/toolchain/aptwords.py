@@ -52,8 +52,8 @@ _MEANINGS = (
         "get the publisher's present key, and put it into {key_file}",
     ),
     _Meaning(
-        rf"(?:GPG error|OpenPGP signature verification failed): {_WHERE} .*",
-        "{said}",
+        rf"(?:GPG error|OpenPGP signature verification failed): {_WHERE} \S+: (?P<cause>.*)",
+        "the signature of {where} cannot be verified: {cause}",
         "compare the key in {key_file} with its publisher's; do not trust that address while "
         "its signature is not good",
     ),

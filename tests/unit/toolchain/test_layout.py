@@ -153,6 +153,20 @@ def test_nvcc_finds_the_rest_of_cuda_from_where_it_lies(debian_cuda, root):
     assert str(root) not in profile
 
 
+def test_packages_of_other_repositories_are_laid_out_as_debians(sources, root, grow):
+    grow(sources / "apt-ubuntu-jammy+l4t-r36.4-arm64", {f"{LIBS}/libc.so.6": "libc"})
+    grow(sources / "debian-bookworm-arm64", {f"{LIBS}/libother.so": "other"})
+    layout.lay_out_sysroot(sources, root)
+    assert {f"{LIBS}/libc.so.6", f"{LIBS}/libother.so"} <= names_below(root)
+
+
+def test_a_cuda_of_packages_that_are_not_debians_is_told(sources, root, grow):
+    grow(sources / "apt-cuda-amd64", {"usr/local/cuda-11.4/bin/nvcc": PROGRAM})
+    with pytest.raises(DownloadError, match="have no nvcc where Debian has it") as caught:
+        layout.lay_out_cuda(sources, root)
+    assert "--cuda-home" in caught.value.fix
+
+
 def test_a_cuda_without_libcudart_for_the_target_is_told(debian_cuda, root):
     for path in (debian_cuda / f"debian-bookworm-arm64/{LIBS}").iterdir():
         path.unlink()
