@@ -50,6 +50,8 @@ def test_a_platform_that_is_not_known_gets_the_nearest_one(nothing):
         (("--arch", "8.7", "--jetpack", "6.3"), "the nearest known one is 6.2.2"),
         (("--arch", "8.7", "--jetpack", "6.1", "--platform", "jetpack-6.0"), "jetpack-6.2, not"),
         (("--board", "tx2", "--arch", "7.2"), "the GPU of a Jetson TX2 is 6.2, not 7.2"),
+        (("--arch", "7.0", "--board", "xavier"), "7.0 is Volta of servers"),
+        (("--board", "orin,xavier"), "--arch 8.7,7.2 --platform jetpack-5.1"),
         (("--target", "tx2"), "'tx2' is not a target id"),
         (("--cpu-only", "--arch", "6.2"), "leave one of them out"),
     ],

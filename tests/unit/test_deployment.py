@@ -87,7 +87,7 @@ def test_matrix_is_what_fromjson_takes(tmp_path):
         (("arch: 6.2", "arch: 9.9"), "deploy.yaml:4:6: --arch entry 1: no GPU of compute"),
         (("{arch: 6.2}", "{arch: 6.2, platform: dbian-12}"), "deploy.yaml:4:17: platform 'dbian"),
         (("{arch: 6.2}", "{arch: 7.0}"), "deploy.yaml:9:43: no target has 6.2, the arch of the"),
-        (("board: tx2", "board: tx3"), "deploy.yaml:9:43: board 'tx3' is not known: nano"),
+        (("board: tx2", "board: tx3"), "deploy.yaml:9:43: board 'tx3' is not known; did you mean 'tx2'? known: nano"),
         (("name: two", "name: one"), "deploy.yaml:10:8: a device named 'one' is there already"),
         (("canary: 1", "canary: 3"), "deploy.yaml:11:12: 3 canaries, and the fleet has 2 devices"),
         (("project: ops", "project: nope"), "deploy.yaml:2:1: there is no folder 'nope'"),

@@ -1,5 +1,6 @@
 """deploy.yaml: what to build, how its image is called, and which devices get it."""
 
+import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -183,8 +184,10 @@ def _fleet_problems(
             yield Problem((*at, "name"), f"a device named {device.name!r} is there already")
         board = boards.get(device.board)
         if board is None:
-            known = ", ".join(boards)
-            yield Problem((*at, "board"), f"board {device.board!r} is not known: {known}")
+            close = difflib.get_close_matches(device.board, boards, n=1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            message = f"board {device.board!r} is not known; {hint}known: {', '.join(boards)}"
+            yield Problem((*at, "board"), message)
             continue
         try:
             device_target(device, board, targets)

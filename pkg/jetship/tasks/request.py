@@ -1,6 +1,7 @@
 """From a task's options to targets and wheels; deploy.yaml answers what is not given."""
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import ClassVar
@@ -49,6 +50,12 @@ class Asked:
         "target": "a target's id, such as sm62-debian-12, in place of all these others",
         "fat": "one wheel with the device code of all archs, instead of a wheel each",
         "cpu-only": "without device code: what a project builds with FORCE_CUDA=0",
+    }
+
+    KNOWN: ClassVar[dict[str, Callable[[], list[str]]]] = {
+        "board": lambda: [board.name for board in Catalog.load().boards],
+        "platform": lambda: [platform.name for platform in Catalog.load().platforms],
+        "jetpack": lambda: [name for one in Catalog.load().platforms for name in one.jetpack],
     }
 
     @property
@@ -193,14 +200,33 @@ def project_folder(catalog: Catalog, given: str, deploy: str) -> Path:
     return Path(deploy).parent / deployment.project if deployment else Path()
 
 
+def require_files(wheels: Sequence[str]) -> None:
+    """Make sure that named wheels are files.
+
+    Raises:
+        ConfigError: names all that are not.
+    """
+    problems = []
+    for name in wheels:
+        if not name:
+            problems.append("one of the names is empty")
+        elif Path(name).is_dir():
+            problems.append(f"{name} is a folder")
+        elif not Path(name).exists():
+            problems.append(f"{name} does not exist")
+    if problems:
+        raise ConfigError("; ".join(problems), fix="name wheels, such as dist/*.whl")
+
+
 def wheel_for(target: Target, *, given: str, dist: str) -> Path:
     """Return the wheel that is given, or the one in `dist` that was built for the target.
 
     Raises:
         NothingSelectedError: there is none.
-        ConfigError: there are several.
+        ConfigError: there are several, or the one that is given does not exist.
     """
     if given:
+        require_files([given])
         return Path(given)
     wheels = sorted(Path(dist).glob("*.whl"))
     pins = [(wheel, pin_of(wheel)) for wheel in wheels]

@@ -23,6 +23,7 @@ from jetship.tasks.request import (
     Given,
     Known,
     project_folder,
+    require_files,
     targets_of,
 )
 from jetship.toolchain.own import OwnParts
@@ -183,6 +184,7 @@ def check(
     """
     if not wheels:
         raise NothingSelectedError("no wheel was named", fix="invoke check dist/*.whl")
+    require_files(wheels)
     catalog = known.catalog()
     store = Store(default_root())
     named = () if asked.nothing else targets_of(catalog, asked.together, deploy="")

@@ -11,7 +11,7 @@ from jetship import doctor as checks
 from jetship.check.findings import Finding, Report
 from jetship.errors import BuildError, CheckError, ToolMissingError
 from jetship.tasks import toolchains
-from jetship.tasks.main import program
+from jetship.tasks.main import namespace, program
 from jetship.toolchain.own import OwnParts
 from rich.console import Console
 
@@ -92,7 +92,10 @@ def test_a_dry_build_prints_the_plan_and_builds_nothing(call, project, monkeypat
         (["build", "--arch", "6.2", "--platform", "debian12"], 2),
         (["build", "--arch", "6.2", "--project", "none"], 2),
         (["check"], 3),
-        (["check", "none.whl"], 7),
+        (["check", "none.whl"], 2),
+        (["check", "."], 2),
+        (["check", ""], 2),
+        (["image", "--arch", "6.2", "--wheel", "none.whl"], 2),
         (["image", "--arch", "6.2"], 3),
         (["matrix", "--format", "gitlab"], 2),
         (["matrix"], 2),
@@ -106,8 +109,8 @@ def test_a_dry_build_prints_the_plan_and_builds_nothing(call, project, monkeypat
         (["build", "--target", "sm62-debian-12", "--arch", "6.2"], 2),
         (["build", "--target", "tx2"], 2),
         (["build", "--arch", "6.2", "--jetpack", "4.6", "--cuda-home", "none"], 2),
-        (["check", "none.whl", "--platform", "debian-12"], 2),
-        (["check", "none.whl", "--target", "6.2"], 2),
+        (["check", "setup.py", "--platform", "debian-12"], 2),
+        (["check", "setup.py", "--target", "6.2"], 2),
     ],
 )
 def test_a_wrong_request_ends_with_its_code_and_a_way_out(call, project, words, code):
@@ -233,12 +236,15 @@ def checked(monkeypatch, project):
     ],
 )
 def test_a_wheel_is_checked_against_the_target_that_is_named(call, checked, words, target):
+    Path("a.whl").touch()
     checked("pass")
     assert call("check", "a.whl", *words, "--torch-wheel", "t.whl")[0] == 0
     assert checked.given == [(target, OwnParts(torch_wheel=Path("t.whl")))]
 
 
 def test_a_check_of_several_wheels_is_one_answer(call, checked):
+    for name in ("a.whl", "b.whl"):
+        Path(name).touch()
     checked("pass", "pass")
     code, out, _ = call("check", "a.whl", "b.whl", "--arch", "6.2")
     assert code == 0
@@ -295,6 +301,39 @@ def test_the_doctor_mends_what_it_can_when_asked(call, project, monkeypatch):
     assert mended == [["x-dev"]]
 
 
+def options_of(task) -> dict[str, str]:
+    """Return the letters of a task's options, and what each stands for."""
+    return {name: one.name for one in task.get_arguments() for name in one.names if len(name) == 1}
+
+
+def test_a_letter_means_one_thing_in_every_task():
+    tasks = namespace().tasks.values()
+    letters = [pair for task in tasks for pair in options_of(task).items()]
+    assert ("a", "arch") in letters
+    assert len({letter for letter, _ in letters}) == len(set(letters))
+
+
+TEXTS = [
+    (name, f"--{one.name.replace('_', '-')}")
+    for name in TASKS
+    for one in namespace()[name].get_arguments()
+    if one.kind is str and not one.positional
+]
+
+
+@pytest.mark.parametrize(("name", "option"), TEXTS, ids=[" ".join(pair) for pair in TEXTS])
+def test_no_option_of_any_task_may_be_empty(call, project, name, option):
+    code, out, err = call(name, option, "")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {option} is empty\n")
+    assert f"  fix: leave {option} out or give a value" in err
+
+
+def test_an_empty_board_is_told_which_there_are(call, project):
+    assert "; board is one of nano, tx1, tx2, xavier" in call("build", "--board", "")[2]
+    assert "; jetpack is one of 4.6, " in call("build", "--jetpack=")[2]
+
+
 def invoke(*words: str, cwd: Path = ROOT) -> proc.Finished:
     env = {key: value for key, value in os.environ.items() if key != "JETSHIP_VERBOSE"}
     return proc.run([sys.executable, "-m", "invoke", *words], cwd=cwd, env=env | {"COLUMNS": "200"})
@@ -321,11 +360,24 @@ def test_help_of_check_tells_its_options():
 
 
 def test_an_error_in_a_real_process_is_its_code_alone(tmp_path):
-    done = invoke("check", "a.whl", "b.whl", "--json")
+    paths = [str(tmp_path / name) for name in ("a.whl", "b.whl")]
+    for path in paths:
+        Path(path).write_text("no wheel")
+    done = invoke("check", *paths, "--json")
     assert done.status == 7
     errors = json.loads(done.stdout)["errors"]
-    assert [(row["wheel"], row["exit_code"]) for row in errors] == [("a.whl", 7), ("b.whl", 7)]
+    assert [(row["wheel"], row["exit_code"]) for row in errors] == [(path, 7) for path in paths]
     assert "Traceback" not in done.stderr
+
+
+def test_wheels_that_do_not_exist_are_told_before_any_is_checked(call, checked):
+    Path("here.whl").touch()
+    Path("dist").mkdir()
+    code, out, err = call("check", "here.whl", "none.whl", "dist", "--arch", "6.2")
+    assert (code, out) == (2, "")
+    assert "none.whl does not exist; dist is a folder" in err
+    assert "  fix: " in err
+    assert checked.given == []
 
 
 def test_a_toolchain_without_device_code_is_the_boards_own(call, project, monkeypatch):
