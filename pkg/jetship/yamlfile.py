@@ -193,6 +193,7 @@ _WANTED = {
     "greater_than_equal": "is less than {ge}",
     "less_than": "is not less than {lt}",
     "less_than_equal": "is greater than {le}",
+    "string_too_short": "is too short; it needs at least {min_length} character",
     "too_short": "is too short; it needs at least {min_length}",
     "too_long": "is too long; it takes at most {max_length}",
     "string_pattern_mismatch": "does not have the form {pattern}",

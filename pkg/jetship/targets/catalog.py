@@ -178,9 +178,7 @@ class Catalog:
             return
         boards = [self.board(part) for part in parts]
         shared = [
-            name
-            for name in boards[0].platforms
-            if all(name in board.platforms for board in boards)
+            name for name in boards[0].platforms if all(name in board.platforms for board in boards)
         ]
         archs = ",".join(dict.fromkeys(board.arch for board in boards))
         together = f", or say --arch {archs} --platform {shared[-1]}" if shared else ""

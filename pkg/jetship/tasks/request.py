@@ -1,16 +1,22 @@
 """From a task's options to targets and wheels; deploy.yaml answers what is not given."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import ClassVar
 
-from jetship import console
+from jetship import console, yamlfile
 from jetship.errors import ConfigError, NothingSelectedError
 from jetship.pin import pin_of
 from jetship.targets.catalog import Catalog
-from jetship.targets.deployment import Deployment, load_deployment, targets_file_of
+from jetship.targets.deployment import (
+    Deployment,
+    OwnPaths,
+    load_deployment,
+    own_paths_of,
+    targets_file_of,
+)
 from jetship.targets.model import Target
 from jetship.targets.resolve import (
     DEFAULT_PLATFORM,
@@ -19,7 +25,7 @@ from jetship.targets.resolve import (
     resolve,
     resolve_id,
 )
-from jetship.toolchain.own import OwnParts
+from jetship.toolchain.own import OwnParts, OwnSupply
 
 DEPLOY_FILE = Path("deploy.yaml")
 
@@ -174,8 +180,42 @@ class Given:
     def parts(self) -> OwnParts:
         """The paths that were given."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
-        image = named.pop("image") or None
-        return OwnParts(image=image, **{name: Path(path) for name, path in named.items() if path})
+        return _own_parts(named, Path())
+
+    def supply(self, catalog: Catalog, deploy: str = str(DEPLOY_FILE)) -> OwnSupply:
+        """Return these, and behind them `own_parts` of deploy.yaml where there is one.
+
+        Raises:
+            ConfigError: `own_parts` is wrong.
+        """
+        path = Path(deploy)
+        rows = own_paths_of(path, catalog) if path.is_file() else {}
+        return OwnSupply(
+            self.parts, {name: _of_file(path, name, row) for name, row in rows.items()}
+        )
+
+
+def _of_file(path: Path, platform: str, row: OwnPaths) -> OwnParts:
+    named = {name: value for name, value in row.model_dump().items() if value}
+    places = {
+        name: f"{yamlfile.place(path, ('own_parts', platform, name))}: own_parts.{platform}.{name}"
+        for name in named
+    }
+    return replace(_own_parts(named, path.parent), places=places)
+
+
+def _own_parts(named: Mapping[str, str], folder: Path) -> OwnParts:
+    def path(name: str) -> Path | None:
+        text = named.get(name)
+        return folder / Path(text).expanduser() if text else None
+
+    return OwnParts(
+        cuda_home=path("cuda_home"),
+        sysroot=path("sysroot"),
+        image=named.get("image") or None,
+        torch_wheel=path("torch_wheel"),
+        python_dev=path("python_dev"),
+    )
 
 
 def deployment_of(catalog: Catalog, deploy: str) -> Deployment | None:

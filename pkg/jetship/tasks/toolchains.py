@@ -59,9 +59,10 @@ def toolchain(
     if export:
         exports.require_own(Path(export).resolve())
     store = Store(default_root())
+    own = given.supply(catalog, deploy)
     rows = []
     for target in targets:
-        prepared = prepare(target, store, given.parts)
+        prepared = prepare(target, store, own.of(target.platform))
         folder = exports.export(prepared, target, Path(export), copy=copy) if export else None
         rows.append(_row(target, prepared, folder, copy=copy))
     if json:

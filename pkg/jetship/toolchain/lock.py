@@ -67,7 +67,7 @@ def read_lock(part: str, folder: Path | None = None) -> Lock:
         raise ConfigError(
             f"the lock file of {part} is missing or damaged",
             why=error.what,
-            fix=f"restore it as it was committed, or write it anew with `invoke pins --part {part}`",
+            fix=f"restore the committed one, or write it anew with `invoke pins --part {part}`",
         ) from error
 
 

@@ -181,7 +181,7 @@ IMPOSSIBLE = [
     )),
     ({"arch": "6.2", "jetpack": "6.2"}, ("CUDA 12.6 of jetpack-6.2 drives no GPU",)),
     ({"board": "orin"}, (
-        "several platforms run on a Jetson Orin: jetpack-5.1, jetpack-6.0, jetpack-6.2, jetpack-7.2",
+        "several platforms run on a Jetson Orin: jetpack-5.1, jetpack-6.0, jetpack-6.2, jetpack",
         "say which, such as --platform jetpack-7.2",
     )),
     ({"board": "xavier", "arch": "7.2"}, ("several platforms run on a Jetson Xavier",)),

@@ -130,8 +130,8 @@ def built(project, monkeypatch, catalog):
     own = []
 
     def install(*endings: str | Exception) -> None:
-        def produce(_project, targets, _store, dist, own_parts):
-            own.append(own_parts)
+        def produce(_project, targets, _store, dist, supply):
+            own.append(supply.of(targets[0].platform))
             made = []
             for target, ending in zip(targets, endings, strict=True):
                 if isinstance(ending, Exception):

@@ -178,7 +178,7 @@ def test_a_download_that_fails_says_why_and_what_to_do(  # noqa: PLR0917
 )
 def test_a_version_to_lock_that_does_not_exist_is_told(store, programs, said, why):
     programs(status=1, stderr=said)
-    with pytest.raises(DownloadError, match="has no wheel of ops==1.0 for cp311") as caught:
+    with pytest.raises(DownloadError, match=r"has no wheel of ops==1\.0 for cp311") as caught:
         lock_source(store, TARGET)
     assert why in caught.value.why
     assert "correct the name or version" in caught.value.fix
