@@ -12,7 +12,7 @@ from jetship.errors import CheckError, ConfigError, NothingSelectedError
 from jetship.pipeline import Produced
 from jetship.store import Store, default_root
 from jetship.targets.catalog import Catalog
-from jetship.targets.model import Target
+from jetship.targets.model import Board, Target
 from jetship.tasks.command import Reported, command
 from jetship.tasks.request import (
     DEPLOY_FILE,
@@ -92,8 +92,13 @@ def _announce(catalog: Catalog, targets: tuple[Target, ...]) -> None:
             for code in target.code:
                 for board in catalog.boards_of(code.arch):
                     if target.platform.name not in board.platforms:
-                        newest = catalog.newest_of(board)
-                        console.note(f"{board.title} ({code.arch}) itself runs {newest}")
+                        console.note(_runs(catalog, board))
+
+
+def _runs(catalog: Catalog, board: Board) -> str:
+    if board.kind == "jetson":
+        return f"{board.title} ({board.arch}) itself runs {catalog.newest_of(board)}"
+    return f"for {board.title} ({board.arch}) itself: --platform {' or '.join(board.platforms)}"
 
 
 def _print_plan(targets: tuple[Target, ...], folder: Path, own: OwnSupply, *, json: bool) -> None:

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ TASKS = [
     "targets",
     "doctor",
     "pins",
+    "cache",
 ]
 
 
@@ -264,15 +266,32 @@ def test_the_targets_are_listed_for_people_and_machines(call, project, monkeypat
     row = next(row for row in json.loads(out)["platforms"] if row["platform"] == "jetpack-6.2")
     assert row["jetpack"] == ["6.1", "6.2", "6.2.1", "6.2.2"]
     assert (row["evidence"], row["parts_ready"]) == ("derived", False)
+    assert row["boards"] == ["orin"]
+    assert (row["machine"], row["cxx11_abi"]) == ("aarch64", True)
+    boards = {one["name"]: one for one in json.loads(out)["boards"]}
+    assert boards["orin"]["platforms"][0] == "jetpack-5.1"
     monkeypatch.setattr(console, "stdout", Console(width=300))
     code, out, _ = call("targets")
     assert code == 0
-    lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
-    assert "6.2 tx2" in lines["debian-12"]
-    assert "5.3 nano/tx1, 6.2 tx2, 7.2 xavier" in lines["jetpack-4.6"]
-    assert "orin" not in lines["jetpack-7.0"]
-    assert "8.7 orin, 11.0 thor" in lines["jetpack-7.2"]
-    assert "jetpack-4.6: CUDA 10.2 for x86-64" in out
+    lines = out.splitlines()
+    below = {line.split()[0]: after for line, after in pairwise(lines) if line[0] != " "}
+    assert "6.2 tx2" in below["debian-12"]
+    assert below["jetpack-4.6"] == "    5.3 nano/tx1, 6.2 tx2, 7.2 xavier"
+    assert below["jetpack-7.0"] == "    11.0 thor"
+    assert below["jetpack-7.2"] == "    8.7 orin, 11.0 thor"
+    assert "    --cuda-home: CUDA 10.2 for x86-64" in out
+    assert "    note: a wheel for debian-12 is for emulation and CI" in out
+
+
+def test_the_list_of_targets_is_readable_at_80_columns(call, project, monkeypatch):
+    monkeypatch.setattr(console, "stdout", Console(width=300))
+    wide = call("targets")[1].split()
+    monkeypatch.setattr(console, "stdout", Console(width=80))
+    code, out, _ = call("targets")
+    assert (code, out.split()) == (0, wide)
+    assert max(map(len, out.splitlines())) <= 80
+    for line in out.splitlines():
+        assert not re.search(r"(^|, )\d+\.\d+$", line.rstrip()), "an arch stands beside its boards"
 
 
 def test_the_doctor_says_what_is_missing(call, project, monkeypatch):
