@@ -11,6 +11,7 @@ import pytest
 from engine import running_engine
 from jetship import proc
 from jetship.check.libraries import TargetLibraries
+from jetship.errors import ConfigError
 from jetship.image.base import base_image
 from jetship.store import Store, default_root
 from jetship.targets.catalog import Catalog
@@ -250,7 +251,7 @@ def test_without_an_engine_no_image_is_had(dist, tmp_path):
 
 def test_image_and_sysroot_exclude_each_other(dist, tmp_path):
     done = invoke("build", "--arch", "6.2", "--image", "any", "--sysroot", tmp_path, "--dist", dist)
-    assert "--image and --sysroot both" in done.one_error(2)
+    assert "both give the target's sysroot" in done.one_error(2)
 
 
 def test_deploy_yaml_names_the_users_file(own_file, tmp_path):
@@ -322,6 +323,26 @@ def test_parts_that_deploy_yaml_names_are_built_and_checked_with(pinned, owner, 
     (row,) = jetship("toolchain", "--json", cwd=folder).good().json["toolchains"]
     assert (Path(row["toolchain"]) / "cuda").resolve() == pinned.cuda_home.resolve()
     assert (Path(row["toolchain"]) / "sysroot").resolve() == pinned.sysroot.resolve()
+
+
+def test_debians_python_headers_lie_apart_from_the_sysroot(target, pinned, tmp_path):
+    """libpythonX.Y-dev unpacked into a folder of its own, and a sysroot without Python."""
+    triplet, python = "aarch64-linux-gnu", "python3.11"
+    for name in (python, f"{triplet}/{python}"):
+        shutil.copytree(pinned.sysroot / "usr/include" / name, tmp_path / "include" / name)
+    store = Store(default_root())
+    plain = make_part(Catalog.load().part("sysroot-bullseye"), store).path
+    assert not (plain / "usr/include" / python).exists()
+    source = tmp_path / "x.cpp"
+    source.write_text("#include <Python.h>\nint x = PY_MINOR_VERSION;\n")
+    toolchain = prepare(target, store, OwnParts(sysroot=plain, python_dev=tmp_path))
+    compiler = toolchain.bin / f"{triplet}-g++"
+    words = ["-fsyntax-only", "-I", toolchain.python_include, source]
+    done = proc.run([compiler, *words])
+    assert done.ok, done.stderr
+    shutil.rmtree(tmp_path / "include" / triplet)
+    with pytest.raises(ConfigError, match="is not for aarch64"):
+        prepare(target, store, OwnParts(sysroot=plain, python_dev=tmp_path))
 
 
 def test_the_real_torch_of_another_target_is_told(dist, torch_wheel):

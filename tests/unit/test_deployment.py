@@ -52,6 +52,18 @@ def test_the_repositorys_own_file_is_valid():
     assert given == list(targets)
 
 
+def test_the_commented_example_of_own_parts_is_valid(tmp_path):
+    lines = (REPOSITORY / "deploy.yaml").read_text().splitlines()
+    start = lines.index("# own_parts:")
+    end = lines.index("", start)
+    path = tmp_path / "deploy.yaml"
+    path.write_text("\n".join(line.removeprefix("# ") for line in lines[start:end]))
+    found = own_paths_of(path, CATALOG)
+    assert found["jetpack-4.6"].cuda_home == "/usr/local/cuda-10.2"
+    assert found["jetpack-5.1"].image == "dustynv/l4t-pytorch:r35.4.1"
+    assert found["jetpack-5.1"].python_dev == "~/jetson/python3.8"
+
+
 def test_matrix_is_what_fromjson_takes(tmp_path):
     deployment = load_deployment(write(tmp_path), CATALOG)
     document = json.loads(json.dumps(matrix(deployment.resolve_targets(CATALOG))))

@@ -161,6 +161,13 @@ def test_a_build_prints_its_wheel_on_stdout_and_all_else_on_stderr(call, built):
     assert "Jetson TX2 (6.2) itself runs JetPack 4.6 (L4T r32.7, Ubuntu 18.04)" in err
 
 
+def test_the_platforms_of_servers_are_told_by_the_option_that_takes_them(call, built):
+    built("pass")
+    err = call("build", "--arch", "7.0")[2]
+    said = "for V100 and Titan V (7.0) itself: --platform server-cuda-11.8 or x86-64-cuda-12.4"
+    assert said in " ".join(err.split())
+
+
 def test_a_build_for_the_boards_own_platform_needs_no_warning(call, built):
     built("pass")
     words = ("--board", "orin", "--jetpack", "6.1", "--cuda-home", "/c", "--sysroot", "/s",
