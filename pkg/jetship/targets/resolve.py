@@ -112,7 +112,7 @@ def _one(board: Board) -> str:
 def _range(catalog: Catalog, board: Board) -> str:
     """Say where a Jetson's platforms begin and end, and which ones a server has."""
     if board.kind != "jetson":
-        return f"made for it: {', '.join(board.platforms)}"
+        return f"that GPU has the platforms {', '.join(board.platforms)}"
     first, last = (catalog.platform(board.platforms[index]) for index in (0, -1))
     if first is last:
         return f"it ends at {last.title}"

@@ -64,10 +64,13 @@ def read_lock(part: str, folder: Path | None = None) -> Lock:
     try:
         return yamlfile.load(lock_path(part, folder), Lock)
     except ConfigError as error:
+        shipped = folder in (None, data_dir("toolchains"))
+        option = "" if shipped else " --targets-file FILE"
         raise ConfigError(
             f"the lock file of {part} is missing or damaged",
             why=error.what,
-            fix=f"restore the committed one, or write it anew with `invoke pins --part {part}`",
+            fix="restore the committed one, or write it anew with "
+            f"`invoke pins --part {part}{option}`",
         ) from error
 
 

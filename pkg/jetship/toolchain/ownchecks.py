@@ -75,7 +75,7 @@ def target_libc(path: Path, said: str, platform: Platform) -> Path:
     Raises:
         ConfigError: it has none, or one that is not for the target's machine.
     """
-    fix = f"name the root folder of a {platform.machine} system with Debian's layout"
+    fix = f"name the root folder of a system for {platform.machine}, with Debian's layout"
     require_folder(path, said, fix=fix)
     names = [f"{base}/{platform.machine}-linux-gnu/libc.so.6" for base in ("usr/lib", "lib")]
     name = next((name for name in names if (path / name).exists()), None)

@@ -117,7 +117,8 @@ def prepare(target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN) -> 
     platform = target.platform
     chosen = plan(target, own_parts)
     given = _given_links(platform, own_parts, store)  # before anything is downloaded
-    if not all(has_part(part, store) for part in chosen.parts):
+    # All are asked, so that a damaged lock file is told before anything is downloaded.
+    if not all([has_part(part, store) for part in chosen.parts]):  # noqa: C419
         console.step(f"preparing the toolchain of {platform.name}")
     compiler = make_part(chosen.compiler, store)
     links = _part_links(chosen, store) | given

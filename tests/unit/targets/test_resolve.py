@@ -208,10 +208,10 @@ IMPOSSIBLE = [
         "several platforms run on V100 and Titan V: server-cuda-11.8, x86-64-cuda-12.4",
     )),
     ({"board": "v100", "platform": "jetpack-6.2"}, (
-        "jetpack-6.2 does not run on V100 and Titan V: made for it: server-cuda-11.8, x86-64-",
+        "jetpack-6.2 does not run on V100 and Titan V: that GPU has the platforms server-cuda-1",
     )),
     ({"arch": "10.0", "platform": "server-cuda-11.8"}, (
-        "B200 and GB200 (10.0): made for it: debian-13, x86-64-cuda-13.0",
+        "B200 and GB200 (10.0): that GPU has the platforms debian-13, x86-64-cuda-13.0",
     )),
     ({"board": "orin,xavier"}, (
         "--board takes one board, and 'orin,xavier' names 2",

@@ -235,6 +235,18 @@ def test_what_the_user_gives_is_looked_at_before_anything_is_made(store, tx2, ou
     assert not (store.root / "trees").exists()
 
 
+def test_a_damaged_lock_file_is_told_before_anything_is_made(store, tx2, outside, monkeypatch):
+    def has_part(named, _store):
+        if named.part.kind == "torch":
+            raise ConfigError("the lock file is damaged", fix="mend it")
+        return False
+
+    monkeypatch.setattr(module, "has_part", has_part)
+    with pytest.raises(ConfigError, match="the lock file is damaged"):
+        prepare(tx2, store)
+    assert not (store.root / "trees").exists()
+
+
 def test_a_torch_wheel_of_the_users_own_is_unpacked_and_linked(store, tx2, outside, make_torch):
     wheel = make_torch(tx2.platform, version="2.7.1+mine")
     toolchain = prepare(tx2, store, OwnParts(torch_wheel=wheel))
