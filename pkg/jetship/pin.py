@@ -8,7 +8,7 @@ from typing import Literal, Self
 from pydantic import ValidationError
 
 from jetship.errors import CheckError
-from jetship.yamlfile import Strict
+from jetship.yamlfile import Strict, sentence
 
 PIN_FILE = "jetship.json"
 
@@ -82,7 +82,7 @@ class Pin(Strict):
             place = ".".join(str(part) for part in first["loc"])
             raise CheckError(
                 f"{PIN_FILE} is not a pin record that this jetship can read",
-                why=f"{place}: {first['msg']}" if place else first["msg"],
+                why=f"{place}: {sentence(first)}" if place else sentence(first),
                 fix="build the wheel again, or update jetship",
             ) from error
 

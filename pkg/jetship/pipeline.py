@@ -19,8 +19,8 @@ from jetship.pin import pin_of
 from jetship.store import Store, disk_errors, sweep
 from jetship.targets.catalog import Catalog
 from jetship.targets.model import Target, parse_target_id
-from jetship.toolchain.own import OwnParts
-from jetship.toolchain.prepare import NOTHING_OWN, prepare
+from jetship.toolchain.own import NOTHING_OWN, OwnParts, OwnSupply
+from jetship.toolchain.prepare import prepare
 
 REJECTED = "rejected"
 _STAGING_PREFIX = ".staging-"
@@ -41,7 +41,7 @@ def produce(
     targets: Sequence[Target],
     store: Store,
     dist: Path,
-    own_parts: OwnParts = NOTHING_OWN,
+    own: OwnSupply | None = None,
 ) -> list[Produced]:
     """Build and check a project for every target; one that fails does not stop the rest.
 
@@ -56,6 +56,7 @@ def produce(
     results = []
     for target in targets:
         try:
+            own_parts = own.of(target.platform) if own else NOTHING_OWN
             results.append(_produce(project, target, store, dist, own_parts))
         except JetshipError as error:
             if len(targets) > 1:

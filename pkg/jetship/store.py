@@ -5,7 +5,7 @@ Layout under the cache root (`JETSHIP_CACHE`, default the user's cache folder):
     sha256/<2 hex>/<64 hex>/<file name>   downloads, read-only, named by their digest
     trees/<name>-<16 hex>/                assembled folders, published by rename
     tmp/                                  work in progress; safe to delete when idle
-    locks/                                one lock file a name
+    locks/                                one lock file a name, and one mark of use a tree
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from pathlib import Path
 import filelock
 import platformdirs
 
-from jetship import console
+from jetship import console, usage
 from jetship.errors import ConfigError, DownloadError
 
 CHUNK_BYTES = 1 << 20
@@ -215,6 +215,10 @@ class Store:
     def _tree_path(self, name: str, digest: str) -> Path:
         return self.root / "trees" / f"{name}-{digest[:16]}"
 
+    def mark(self, key: str) -> Path:
+        """Return the file that shows who uses a tree, and since when nobody does."""
+        return self.root / "locks" / f"{key}.use"
+
     def has_tree(self, name: str, digest: str) -> bool:
         """Return whether the folder was made before."""
         return self._tree_path(name, digest).is_dir()
@@ -223,10 +227,12 @@ class Store:
         """Return the folder `name` for `digest`, making it first where it is missing.
 
         `make` fills an empty folder; only when it returns is the folder published, so a
-        killed process or a full disk leaves nothing that would be used.
+        killed process or a full disk leaves nothing that would be used. Until this process
+        ends, nobody deletes the folder.
         """
         final = self._tree_path(name, digest)
         key = final.name
+        usage.hold(self.mark(key))
         if final.is_dir():
             return final
         with self.locked(key):

@@ -57,7 +57,7 @@ def load(path: Path, model: type[ModelT], context: object = None) -> ModelT:
     try:
         return model.model_validate(data, context=context)
     except ValidationError as error:
-        problems = [_describe(path, root, detail, model) for detail in error.errors()]
+        problems = [_describe(path, root, detail, model) for detail in _apart(error.errors())]
         raise ConfigError(summary(path, problems)) from error
 
 
@@ -154,6 +154,17 @@ def _place(path: Path, node: yaml.Node) -> str:
     return f"{path}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
 
 
+def _apart(details: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """Leave out that a list is too short where it is so only without its wrong entries."""
+    places = [detail["loc"] for detail in details]
+    return [
+        detail
+        for detail in details
+        if detail["type"] != "too_short"
+        or not any(place[:-1] == detail["loc"] and place != detail["loc"] for place in places)
+    ]
+
+
 def _describe(
     path: Path, root: yaml.Node | None, detail: ErrorDetails, model: type[BaseModel]
 ) -> str:
@@ -168,8 +179,67 @@ def _describe(
         return f"{place}: unknown key {name!r}{hint}"
     if detail["type"] == "missing":
         return f"{place}: key {name!r} is missing"
-    message = detail["msg"].removeprefix("Value error, ")
+    message = sentence(detail)
     return f"{place}: {name}: {message}" if name else f"{place}: {message}"
+
+
+_WANTED = {
+    "string_type": "is not text; where text is meant, put it in quotes",
+    "int_parsing": "is not a whole number",
+    "bool_parsing": "is neither true nor false",
+    "list_type": "is not a list; write [one, two], or a line with `- ` for each",
+    "dict_type": "is not a mapping; write a line `key: value` for each",
+    "greater_than": "is not greater than {gt}",
+    "greater_than_equal": "is less than {ge}",
+    "less_than": "is not less than {lt}",
+    "less_than_equal": "is greater than {le}",
+    "string_too_short": "is too short; it needs at least {min_length} character",
+    "too_short": "is too short; it needs at least {min_length}",
+    "too_long": "is too long; it takes at most {max_length}",
+    "string_pattern_mismatch": "does not have the form {pattern}",
+}
+_SAME = {
+    "int_type": "int_parsing",
+    "int_from_float": "int_parsing",
+    "bool_type": "bool_parsing",
+    "tuple_type": "list_type",
+    "model_type": "dict_type",
+    "model_attributes_type": "dict_type",
+}
+
+
+def sentence(detail: ErrorDetails) -> str:
+    """Return what is wrong with a value: what was found, and what is allowed."""
+    kind = _SAME.get(detail["type"], detail["type"])
+    if kind == "literal_error":
+        return _not_among(detail)
+    if kind not in _WANTED:
+        return detail["msg"].removeprefix("Value error, ")
+    wanted = _WANTED[kind].format(**detail.get("ctx", {}))
+    return f"{_shown(detail['input'])} {wanted}"
+
+
+def _not_among(detail: ErrorDetails) -> str:
+    """Say which values a key takes, and the one that was probably meant."""
+    listed = re.findall(r"'([^']*)'|([^\s,']+)(?=,| or |$)", str(detail["ctx"]["expected"]))
+    allowed = [text or bare for text, bare in listed]
+    word = detail["input"] if isinstance(detail["input"], str) else ""
+    close = difflib.get_close_matches(word, allowed, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{_shown(detail['input'])} is not allowed; {hint}allowed: {', '.join(allowed)}"
+
+
+def _shown(value: object) -> str:
+    """Return a value as the file has it, in short."""
+    if value is None:
+        return "nothing (null)"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list" if value else "an empty list"
+    return repr(value if not isinstance(value, str) or len(value) < 80 else f"{value[:77]}...")
 
 
 def _locate(root: yaml.Node | None, location: Sequence[int | str]) -> yaml.Node | None:

@@ -11,12 +11,15 @@ import pytest
 from engine import running_engine
 from jetship import proc
 from jetship.check.libraries import TargetLibraries
+from jetship.errors import ConfigError
 from jetship.image.base import base_image
 from jetship.store import Store, default_root
 from jetship.targets.catalog import Catalog
 from jetship.targets.resolve import resolve
+from jetship.toolchain.lock import read_lock
 from jetship.toolchain.own import OwnParts
 from jetship.toolchain.prepare import prepare, prepare_base
+from jetship.toolchain.sources import make_part
 from product import PROJECTS, ROOT, invoke, jetship, names_in, running, wait_until
 
 # Of this process alone: several runs may share an engine.
@@ -248,7 +251,7 @@ def test_without_an_engine_no_image_is_had(dist, tmp_path):
 
 def test_image_and_sysroot_exclude_each_other(dist, tmp_path):
     done = invoke("build", "--arch", "6.2", "--image", "any", "--sysroot", tmp_path, "--dist", dist)
-    assert "--image and --sysroot both" in done.one_error(2)
+    assert "both give the target's sysroot" in done.one_error(2)
 
 
 def test_deploy_yaml_names_the_users_file(own_file, tmp_path):
@@ -273,3 +276,102 @@ def test_a_users_file_that_does_not_exist():
     done = invoke("targets", "--targets-file", "no/such.yaml")
     assert "no/such.yaml does not exist" in done.stderr
     assert done.status == 2
+
+
+@pytest.fixture(scope="module")
+def torch_wheel(target):
+    """The real wheel of the target's torch, as the cache has it."""
+    part = target.platform.toolchain.torch
+    files = read_lock(part.name, part.folder).sources["wheels/aarch64/cp311"]
+    (locked,) = [item for item in files if item.name == "torch"]
+    return Store(default_root()).blob(locked.sha256, locked.file)
+
+
+@pytest.fixture
+def owner(tmp_path):
+    """A project whose deploy.yaml is to name own parts for debian-12."""
+    folder = tmp_path / "owner"
+    shutil.copytree(PROJECTS / "kernel", folder / "kernel")
+
+    def write(**paths: Path) -> Path:
+        rows = "".join(f"    {name}: {path}\n" for name, path in paths.items())
+        (folder / "deploy.yaml").write_text(
+            "version: 1\nproject: kernel\ntargets: [{arch: 6.2}]\n"
+            "image: {repository: acme/ops, smoke: [python3, -c, pass]}\n"
+            f"own_parts:\n  debian-12:\n{rows}"
+        )
+        return folder
+
+    return write
+
+
+def test_parts_that_deploy_yaml_names_are_built_and_checked_with(pinned, owner, torch_wheel):
+    """Every real part, in the shape in which a user has it, named once for all tasks."""
+    folder = owner(
+        cuda_home=pinned.cuda_home.resolve(),
+        sysroot=pinned.sysroot.resolve(),
+        torch_wheel=torch_wheel,
+        python_dev=pinned.sysroot.resolve() / "usr",
+    )
+    done = jetship("build", "--json", cwd=folder).good()
+    (row,) = done.json["wheels"]
+    assert row["outcome"] == "pass"
+    (plan,) = jetship("build", "--dry", "--json", cwd=folder).good().json["plan"]
+    assert set(plan["own_parts"]) == {"cuda_home", "sysroot", "torch_wheel", "python_dev"}
+    found = jetship("check", *folder.glob("dist/*.whl"), "--json", cwd=folder).good().json
+    assert [report["outcome"] for report in found["reports"]] == ["pass"]
+    (row,) = jetship("toolchain", "--json", cwd=folder).good().json["toolchains"]
+    assert (Path(row["toolchain"]) / "cuda").resolve() == pinned.cuda_home.resolve()
+    assert (Path(row["toolchain"]) / "sysroot").resolve() == pinned.sysroot.resolve()
+
+
+def test_debians_python_headers_lie_apart_from_the_sysroot(target, pinned, tmp_path):
+    """libpythonX.Y-dev unpacked into a folder of its own, and a sysroot without Python."""
+    triplet, python = "aarch64-linux-gnu", "python3.11"
+    for name in (python, f"{triplet}/{python}"):
+        shutil.copytree(pinned.sysroot / "usr/include" / name, tmp_path / "include" / name)
+    store = Store(default_root())
+    plain = make_part(Catalog.load().part("sysroot-bullseye"), store).path
+    assert not (plain / "usr/include" / python).exists()
+    source = tmp_path / "x.cpp"
+    source.write_text("#include <Python.h>\nint x = PY_MINOR_VERSION;\n")
+    toolchain = prepare(target, store, OwnParts(sysroot=plain, python_dev=tmp_path))
+    compiler = toolchain.bin / f"{triplet}-g++"
+    words = ["-fsyntax-only", "-I", toolchain.python_include, source]
+    done = proc.run([compiler, *words])
+    assert done.ok, done.stderr
+    shutil.rmtree(tmp_path / "include" / triplet)
+    with pytest.raises(ConfigError, match="is not for aarch64"):
+        prepare(target, store, OwnParts(sysroot=plain, python_dev=tmp_path))
+
+
+def test_the_real_torch_of_another_target_is_told(dist, torch_wheel):
+    done = invoke(
+        "build", "--arch", "7.2", "--jetpack", "5.1", "--torch-wheel", torch_wheel, "--dist", dist
+    )
+    error = done.one_error(2)
+    assert f"--torch-wheel {torch_wheel} is for cp311-cp311-manylinux" in error
+    assert "jetpack-5.1 takes cp38-cp38-*_aarch64" in error
+    assert names_in(dist) == []
+
+
+def test_a_tree_that_a_build_uses_is_not_deleted_under_it(target, cache, dist):
+    """The trees of a running build stay, whatever their age; afterwards they may go."""
+    variables = {"JETSHIP_CACHE": str(cache), "STALLED_HEADER_IS": "pipe"}
+    (cache / "trees").unlink()
+    (cache / "trees").mkdir()
+    shared = Store(default_root())
+    for part in target.platform.toolchain.all:
+        made = make_part(part, shared).path
+        (cache / "trees" / made.name).symlink_to(made)
+    words = ("build", "--arch", "6.2", "--project", PROJECTS / "stalled", "--dist", dist)
+    with running(*words, **variables) as task:
+        wait_until(lambda: "building" in task.said(), "the build")
+        rows = invoke("cache", "--json", **variables).good().json["trees"]
+        assert {row["kept"] for row in rows} == {"a running process uses it"}
+        invoke("cache", "--prune", "--older-than", "0h", **variables).good()
+        assert len(names_in(cache / "trees")) == len(rows)
+        task.send(signal.SIGTERM)
+        task.end()
+    done = invoke("cache", "--older-than", "0h", "--json", **variables).good()
+    assert len(done.json["unused"]) == len(rows)

@@ -50,6 +50,8 @@ def test_a_platform_that_is_not_known_gets_the_nearest_one(nothing):
         (("--arch", "8.7", "--jetpack", "6.3"), "the nearest known one is 6.2.2"),
         (("--arch", "8.7", "--jetpack", "6.1", "--platform", "jetpack-6.0"), "jetpack-6.2, not"),
         (("--board", "tx2", "--arch", "7.2"), "the GPU of a Jetson TX2 is 6.2, not 7.2"),
+        (("--arch", "7.0", "--board", "xavier"), "7.0 is Volta of servers"),
+        (("--board", "orin,xavier"), "--arch 8.7,7.2 --platform jetpack-5.1"),
         (("--target", "tx2"), "'tx2' is not a target id"),
         (("--cpu-only", "--arch", "6.2"), "leave one of them out"),
     ],
@@ -98,6 +100,76 @@ def test_dry_says_which_target_the_options_are(nothing, options, target):
     words, variables = nothing
     plan = invoke("build", *options, "--dry", "--json", *words, **variables).good().json["plan"]
     assert [row["target"] for row in plan] == [target]
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--arch", "--board", "--jetpack", "--platform", "--target", "--project", "--cuda-home",
+     "--sysroot", "--image", "--torch-wheel", "--python-dev", "--dist", "--deploy"],
+)  # fmt: skip
+def test_an_option_whose_variable_was_not_set(nothing, option):
+    _, variables = nothing
+    error = invoke("build", option, "", **variables).one_error(2)
+    assert error.startswith(f"{option} is empty")
+
+
+def test_all_own_parts_that_cannot_be_used_are_one_error(nothing, tmp_path):
+    words, variables = nothing
+    (tmp_path / "torch.whl").write_text("no wheel")
+    done = invoke(
+        "build", "--arch", "6.2", "--cuda-home", "/no/cuda", "--sysroot", "/",
+        "--torch-wheel", tmp_path / "torch.whl", "--python-dev", tmp_path, *words, **variables,
+    )  # fmt: skip
+    error = done.one_error(2)
+    assert "4 of your own parts cannot be used" in error
+    assert "--cuda-home /no/cuda does not exist" in error
+    assert "--sysroot / has no usr/lib/aarch64-linux-gnu/libc.so.6" in error
+    assert f"--torch-wheel {tmp_path}/torch.whl is not a wheel" in error
+    assert f"--python-dev {tmp_path} has no include/python3.11/patchlevel.h" in error
+
+
+def test_own_parts_of_deploy_yaml_are_named_by_their_place(nothing, tmp_path):
+    words, variables = nothing
+    (tmp_path / "deploy.yaml").write_text(
+        "own_parts:\n  jetpack-4.6:\n    cuda_home: no/cuda\n    sysroot: /no/root\n"
+    )
+    own = ("--deploy", tmp_path / "deploy.yaml", "--project", PROJECTS / "kernel")
+    error = invoke("build", "--board", "tx2", *own, *words, **variables).one_error(2)
+    assert f"deploy.yaml:3:5: own_parts.jetpack-4.6.cuda_home {tmp_path}/no/cuda does" in error
+    assert "deploy.yaml:4:5: own_parts.jetpack-4.6.sysroot /no/root does not exist" in error
+    # What the command line names comes first.
+    done = invoke("build", "--board", "tx2", "--cuda-home", "/none", *own, *words, **variables)
+    error = done.one_error(2)
+    assert "--cuda-home /none does not exist" in error
+    assert "cuda_home" not in error
+
+
+def test_own_parts_of_a_platform_that_is_not_known(nothing, tmp_path):
+    words, variables = nothing
+    (tmp_path / "deploy.yaml").write_text(
+        "own_parts:\n  jetpack-46: {cuda_home: x}\n  debian-12: {cuda_hom: x}\n"
+    )
+    own = ("--deploy", tmp_path / "deploy.yaml", "--project", PROJECTS / "kernel")
+    done = invoke("build", "--arch", "6.2", *own, *words, **variables)
+    assert "deploy.yaml:3:15: unknown key 'own_parts.debian-12.cuda_hom'" in done.stderr
+    (tmp_path / "deploy.yaml").write_text("own_parts:\n  jetpack-46: {cuda_home: x}\n")
+    done = invoke("build", "--arch", "6.2", *own, *words, **variables)
+    assert "deploy.yaml:2:3: platform 'jetpack-46' is not known; did you mean" in done.stderr
+    assert done.status == 2
+
+
+def test_a_wheel_that_does_not_exist():
+    assert "nope.whl does not exist" in invoke("check", "nope.whl").one_error(2)
+
+
+def test_the_cache_is_shown(tmp_path):
+    cache = {"JETSHIP_CACHE": str(tmp_path)}
+    (tmp_path / "trees/gcc-11-0123456789abcdef").mkdir(parents=True)
+    row = invoke("cache", "--json", **cache).good().json
+    assert [tree["name"] for tree in row["trees"]] == ["gcc-11-0123456789abcdef"]
+    done = invoke("cache", "--prune", "--older-than", "0h", **cache).good()
+    assert "deleted gcc-11-0123456789abcdef" in done.stdout
+    assert names_in(tmp_path / "trees") == []
 
 
 @pytest.mark.parametrize(
@@ -180,7 +252,7 @@ def test_targets_lists_platforms_and_boards():
     assert "jetpack-7.2" in done.stdout
     assert "tx2" in done.stdout
     assert "for emulation and CI" in " ".join(done.stdout.split())
-    assert "jetpack-4.6: CUDA 10.2" in " ".join(done.stdout.split())
+    assert "--cuda-home: CUDA 10.2" in " ".join(done.stdout.split())
 
 
 def test_targets_as_json():
@@ -222,7 +294,8 @@ def test_doctor_as_json():
 
 def test_the_list_of_tasks_names_each_with_its_summary():
     listed = invoke("--list").good().stdout
-    for task in ("build", "check", "image", "smoke", "matrix", "targets", "doctor", "pins"):
+    for task in ("build", "check", "image", "smoke", "matrix", "targets", "doctor", "pins",
+                 "cache"):  # fmt: skip
         assert f"\n  {task} " in listed
 
 

@@ -1,7 +1,9 @@
+import os
 import socket
 from typing import NoReturn
 
 import pytest
+from jetship import usage
 from jetship.store import Store
 from jetship.targets.catalog import Catalog
 from jetship.targets.model import Platform
@@ -23,6 +25,14 @@ def _no_outside_world(monkeypatch, tmp_path_factory):
         "TORCH_CUDA_ARCH_LIST",
     ):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_in_use():
+    """Let go of what a test has used, as the end of a process does."""
+    yield
+    while usage._held:
+        os.close(usage._held.popitem()[1])
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from jetship.errors import ConfigError
 from jetship.targets.catalog import Catalog
-from jetship.targets.deployment import load_deployment, matrix, validate
+from jetship.targets.deployment import load_deployment, matrix, own_paths_of, validate
 from jetship.targets.device import Address, device_target
 
 CATALOG = Catalog.load()
@@ -52,6 +52,18 @@ def test_the_repositorys_own_file_is_valid():
     assert given == list(targets)
 
 
+def test_the_commented_example_of_own_parts_is_valid(tmp_path):
+    lines = (REPOSITORY / "deploy.yaml").read_text().splitlines()
+    start = lines.index("# own_parts:")
+    end = lines.index("", start)
+    path = tmp_path / "deploy.yaml"
+    path.write_text("\n".join(line.removeprefix("# ") for line in lines[start:end]))
+    found = own_paths_of(path, CATALOG)
+    assert found["jetpack-4.6"].cuda_home == "/usr/local/cuda-10.2"
+    assert found["jetpack-5.1"].image == "dustynv/l4t-pytorch:r35.4.1"
+    assert found["jetpack-5.1"].python_dev == "~/jetson/python3.8"
+
+
 def test_matrix_is_what_fromjson_takes(tmp_path):
     deployment = load_deployment(write(tmp_path), CATALOG)
     document = json.loads(json.dumps(matrix(deployment.resolve_targets(CATALOG))))
@@ -87,7 +99,10 @@ def test_matrix_is_what_fromjson_takes(tmp_path):
         (("arch: 6.2", "arch: 9.9"), "deploy.yaml:4:6: --arch entry 1: no GPU of compute"),
         (("{arch: 6.2}", "{arch: 6.2, platform: dbian-12}"), "deploy.yaml:4:17: platform 'dbian"),
         (("{arch: 6.2}", "{arch: 7.0}"), "deploy.yaml:9:43: no target has 6.2, the arch of the"),
-        (("board: tx2", "board: tx3"), "deploy.yaml:9:43: board 'tx3' is not known: nano"),
+        (
+            ("board: tx2", "board: tx3"),
+            "deploy.yaml:9:43: board 'tx3' is not known; did you mean 'tx2'? known: nano",
+        ),
         (("name: two", "name: one"), "deploy.yaml:10:8: a device named 'one' is there already"),
         (("canary: 1", "canary: 3"), "deploy.yaml:11:12: 3 canaries, and the fleet has 2 devices"),
         (("project: ops", "project: nope"), "deploy.yaml:2:1: there is no folder 'nope'"),
@@ -103,6 +118,61 @@ def test_matrix_is_what_fromjson_takes(tmp_path):
 )
 def test_a_problem_is_named_with_its_place(tmp_path, change, expected):
     assert expected in problems(tmp_path, change)
+
+
+OWN = """\
+own_parts:
+  jetpack-4.6: {cuda_home: /opt/cuda-10.2, torch_wheel: own/torch.whl}
+  jetpack-5.1: {image: "l4t:r35"}
+"""
+
+
+def with_own(folder: Path, *changes: tuple[str, str]) -> Path:
+    path = write(folder)
+    text = OWN
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    path.write_text(path.read_text() + text)
+    return path
+
+
+def test_own_parts_are_named_by_platform(tmp_path):
+    path = with_own(tmp_path)
+    found = own_paths_of(path, CATALOG)
+    assert found == load_deployment(path, CATALOG).own_parts
+    assert found["jetpack-4.6"].cuda_home == "/opt/cuda-10.2"
+    assert found["jetpack-5.1"].image == "l4t:r35"
+    path.write_text(f"{OWN}nobody: knows\n")
+    assert own_paths_of(path, CATALOG) == found
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (("jetpack-4.6", "jetpck-4.6"), "13:3: platform 'jetpck-4.6' is not known; did you mean"),
+        (("cuda_home", "cuda-home"), "own_parts.jetpack-4.6.cuda-home'; did you mean 'cuda_home'?"),
+        (("/opt/cuda-10.2", "''"), "13:17: own_parts.jetpack-4.6.cuda_home: '' is too short"),
+        (("/opt/cuda-10.2", ""), "cuda_home: nothing (null) is not text"),
+        (('image: "l4t:r35"', "image: x, sysroot: y"), "14:17: image and sysroot both give the"),
+        (('{image: "l4t:r35"}', "l4t"), "14:3: own_parts.jetpack-5.1: 'l4t' is not a mapping"),
+    ],
+)  # fmt: skip
+def test_own_parts_that_are_wrong_are_told_with_their_place(tmp_path, change, expected):
+    path = with_own(tmp_path, change)
+    for read in (load_deployment, own_paths_of):
+        with pytest.raises(ConfigError) as caught:
+            read(path, CATALOG)
+        assert expected in str(caught.value).replace(f"{path}:", "")
+
+
+def test_all_that_is_wrong_of_own_parts_comes_at_once_with_the_rest(tmp_path):
+    path = with_own(tmp_path, ("jetpack-4.6", "a"), ("jetpack-5.1", "b"))
+    path.write_text(path.read_text().replace("canary: 1", "canary: 9"))
+    with pytest.raises(ConfigError, match="has 3 problems"):
+        load_deployment(path, CATALOG)
+    with pytest.raises(ConfigError, match="has 2 problems"):
+        own_paths_of(path, CATALOG)
 
 
 def test_all_problems_come_at_once(tmp_path):

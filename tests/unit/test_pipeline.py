@@ -9,7 +9,7 @@ from jetship.errors import BuildError, CheckError, ConfigError, DownloadError, T
 from jetship.pin import Pin, PinnedCuda, PinnedPython, PinnedTool, PinnedTorch
 from jetship.pipeline import produce, target_of
 from jetship.targets.resolve import resolve
-from jetship.toolchain.own import OwnParts
+from jetship.toolchain.own import OwnParts, OwnSupply
 
 PIN = Pin(
     tool=PinnedTool(version="0"),
@@ -59,7 +59,7 @@ def stages(monkeypatch):
 
 @pytest.fixture
 def run(catalog, store, tmp_path):
-    def run(arch: str, *own: OwnParts):
+    def run(arch: str, *own: OwnSupply):
         targets = resolve(catalog, arch=arch)
         return produce(Project(tmp_path / "ops", None), targets, store, tmp_path / "dist", *own)
 
@@ -104,12 +104,14 @@ def test_one_target_that_fails_does_not_stop_the_rest(stages, run, tmp_path, cap
 def test_each_target_gets_its_own_toolchain_with_the_users_parts(stages, run, store):
     stages({"sm62-debian-12": "pass", "sm72-debian-12": "pass"})
     own = OwnParts(cuda_home=Path("/usr/local/cuda"))
-    run("6.2,7.2", own)
+    run("6.2,7.2", OwnSupply(own))
     assert [(target.id, *more) for target, *more in stages.prepared] == [
         ("sm62-debian-12", store, own), ("sm72-debian-12", store, own)
     ]  # fmt: skip
     run("6.2")
     assert stages.prepared[-1][2] == OwnParts()
+    run("6.2", OwnSupply(OwnParts(), {"debian-12": own, "debian-11": OwnParts(image="other")}))
+    assert stages.prepared[-1][2] == own
 
 
 def test_a_target_whose_toolchain_is_not_to_be_had_does_not_stop_the_rest(stages, run, monkeypatch):

@@ -1,7 +1,7 @@
 import contextlib
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pytest
 import yaml
@@ -156,7 +156,7 @@ def test_repeated_keys_are_told_with_their_places_in_the_order_of_the_file(refus
         ("ready: true\n", "file.yaml:1:1: key 'name' is missing"),
         ("", "file.yaml: key 'name' is missing"),
         ("name: x\ninner:\n  size: 0\n",
-         "file.yaml:3:3: inner.size: Input should be greater than 0"),
+         "file.yaml:3:3: inner.size: 0 is not greater than 0"),
         ("name: x\ninner:\n  sise: 1\n  size: 1\n",
          "file.yaml:3:3: unknown key 'inner.sise'; did you mean 'size'?"),
         ("name: x\nrows: [{size: 1}, {color: b, size: 1}]\n",
@@ -165,23 +165,58 @@ def test_repeated_keys_are_told_with_their_places_in_the_order_of_the_file(refus
          "file.yaml:3:7: unknown key 'table.t.siz'; did you mean 'size'?"),
         ("name: x\nrows:\n  - colour: b\n", "file.yaml:3:5: key 'rows.0.size' is missing"),
         ("name: forbidden\n", "file.yaml:1:1: name: that name is taken"),
-        ("name: 3\n", "file.yaml:1:1: name: Input should be a valid string"),
+        ("name: 3\n", "file.yaml:1:1: name: 3 is not text; where text is meant, put it in quotes"),
         ("name: x\nready: maybe\n",
-         "file.yaml:2:1: ready: Input should be a valid boolean, unable to interpret input"),
-        ("- x\n", "file.yaml:1:1: Input should be a valid dictionary or instance of Outer"),
+         "file.yaml:2:1: ready: 'maybe' is neither true nor false"),
+        ("- x\n", "file.yaml:1:1: a list is not a mapping; write a line `key: value` for each"),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_told_with_its_place(refused, text, message):
     assert refused(text) == message
 
 
+KINDS = "allowed: jetpack, server"
+
+
+class Allowed(Strict):
+    kind: Literal["jetpack", "server"] = "server"
+    version: Literal[1] = 1
+    small: Annotated[int, Field(ge=1, le=9)] = 1
+    short: Annotated[tuple[str, ...], Field(min_length=1)] = ("x",)
+    name: Annotated[str, Field(pattern="^[a-z]+$")] = "a"
+    table: dict[str, int] = Field(default_factory=dict)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kind: serve", f"kind: 'serve' is not allowed; did you mean 'server'? {KINDS}"),
+        ("kind: zzz", f"kind: 'zzz' is not allowed; {KINDS}"),
+        ("kind: [server]", f"kind: a list is not allowed; {KINDS}"),
+        ("version: 2", "version: 2 is not allowed; allowed: 1"),
+        ("small: 0", "small: 0 is less than 1"),
+        ("small: 10", "small: 10 is greater than 9"),
+        ("small: few", "small: 'few' is not a whole number"),
+        ("small:", "small: nothing (null) is not a whole number"),
+        ("short: []", "short: an empty list is too short; it needs at least 1"),
+        ("short: x", "short: 'x' is not a list; write [one, two], or a line with `- ` for each"),
+        ("short: [true]", "short.0: true is not text; where text is meant, put it in quotes"),
+        ("name: A1", "name: 'A1' does not have the form ^[a-z]+$"),
+        ("table: [x]", "table: a list is not a mapping; write a line `key: value` for each"),
+    ],
+)  # fmt: skip
+def test_a_value_that_is_not_allowed_is_told_in_plain_words(refused, text, said):
+    found = refused(text, Allowed)
+    assert re.sub(r"^file\.yaml:1:\d+: ", "", found) == said
+
+
 def test_all_problems_are_told_at_once(refused):
     assert refused("nmae: x\nready: maybe\ninner: {size: -1, colour: 1}\n") == (
         "file.yaml has 5 problems\n"
         "  file.yaml:1:1: key 'name' is missing\n"
-        "  file.yaml:2:1: ready: Input should be a valid boolean, unable to interpret input\n"
-        "  file.yaml:3:9: inner.size: Input should be greater than 0\n"
-        "  file.yaml:3:19: inner.colour: Input should be a valid string\n"
+        "  file.yaml:2:1: ready: 'maybe' is neither true nor false\n"
+        "  file.yaml:3:9: inner.size: -1 is not greater than 0\n"
+        "  file.yaml:3:19: inner.colour: 1 is not text; where text is meant, put it in quotes\n"
         "  file.yaml:1:1: unknown key 'nmae'; did you mean 'name'?"
     )
 

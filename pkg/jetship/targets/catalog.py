@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeVar
@@ -158,6 +158,7 @@ class Catalog:
             if wanted & {board.name, *board.aliases}:
                 return board
         names = [one for board in self.boards for one in (board.name, *board.aliases)]
+        self._refuse_several(name, names)
         close = difflib.get_close_matches(plain.removeprefix("jetson-"), names, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         known = ", ".join(
@@ -165,6 +166,26 @@ class Catalog:
             for board in self.boards
         )
         raise ConfigError(f"board {name!r} is not known", fix=f"{hint}known boards: {known}")
+
+    def _refuse_several(self, text: str, names: Sequence[str]) -> None:
+        """Refuse a list of boards: each has platforms of its own, and so targets of its own.
+
+        Raises:
+            ConfigError: `text` names more than one.
+        """
+        parts = [part for part in re.split(r"[\s,;]+", text.strip().lower()) if part]
+        if len(parts) < 2 or not {part.removeprefix("jetson-") for part in parts} <= {*names}:
+            return
+        boards = [self.board(part) for part in parts]
+        shared = [
+            name for name in boards[0].platforms if all(name in board.platforms for board in boards)
+        ]
+        archs = ",".join(dict.fromkeys(board.arch for board in boards))
+        together = f", or say --arch {archs} --platform {shared[-1]}" if shared else ""
+        raise ConfigError(
+            f"--board takes one board, and {text!r} names {len(parts)}",
+            fix=f"run the task once for each{together}",
+        )
 
     def platform_of_jetpack(self, version: str) -> Platform:
         """Return the platform that a JetPack or L4T release belongs to: 5.1.2, r35.4.1.

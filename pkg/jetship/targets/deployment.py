@@ -1,12 +1,13 @@
 """deploy.yaml: what to build, how its image is called, and which devices get it."""
 
+import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, StringConstraints, field_validator
 
 from jetship import yamlfile
 from jetship.errors import ConfigError
@@ -51,6 +52,22 @@ class Fleet(Strict):
     devices: tuple[Device, ...] = ()
 
 
+_Text = Annotated[str, StringConstraints(min_length=1)]
+
+
+class OwnPaths(Strict):
+    """The user's own parts for one platform, as `build --cuda-home … --image …` takes them.
+
+    Paths are relative to deploy.yaml; `image` is a name that the engine knows.
+    """
+
+    cuda_home: _Text = ""
+    sysroot: _Text = ""
+    torch_wheel: _Text = ""
+    python_dev: _Text = ""
+    image: _Text = ""
+
+
 class Strategy(Strict):
     """How a rollout goes: first `canary` devices, then `wave` at a time, until too many fail."""
 
@@ -66,6 +83,8 @@ class Deployment(Strict):
     project: str
     targets_file: str | None = None
     """The user's own boards, platforms and parts, relative to deploy.yaml."""
+    own_parts: dict[str, OwnPaths] = Field(default_factory=dict)
+    """By platform: what takes the place of its own parts."""
     targets: tuple[TargetRow, ...] = Field(min_length=1)
     image: ImagePlan
     fleet: Fleet = Fleet()
@@ -82,6 +101,14 @@ class Deployment(Strict):
             for row in self.targets
         )
         return tuple(target for targets in rows for target in targets)
+
+
+class _OwnPartsAlone(Strict):
+    """Of a deploy.yaml, what tasks need that do not need the rest."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    own_parts: dict[str, OwnPaths] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -102,10 +129,25 @@ def load_deployment(path: Path, catalog: Catalog) -> Deployment:
     found = list(_problems(deployment, catalog))
     if not (path.parent / deployment.project).is_dir():
         found.insert(0, Problem(("project",), f"there is no folder {deployment.project!r} here"))
+    _require_none(path, found)
+    return deployment
+
+
+def own_paths_of(path: Path, catalog: Catalog) -> Mapping[str, OwnPaths]:
+    """Return `own_parts` of a deploy.yaml, by platform, whatever the rest of it says.
+
+    Raises:
+        ConfigError: every problem of these, each with file, line and column.
+    """
+    own_parts = yamlfile.load(path, _OwnPartsAlone).own_parts
+    _require_none(path, list(_own_problems(own_parts, catalog)))
+    return own_parts
+
+
+def _require_none(path: Path, found: Sequence[Problem]) -> None:
     if found:
         lines = [f"{yamlfile.place(path, row.location)}: {row.message}" for row in found]
         raise ConfigError(yamlfile.summary(path, lines))
-    return deployment
 
 
 def targets_file_of(path: Path) -> Path | None:
@@ -169,7 +211,19 @@ def _problems(deployment: Deployment, catalog: Catalog) -> Iterator[Problem]:
             if target.id in {other.id for other in targets}:
                 yield Problem(("targets", number), f"target {target.id} is given twice")
             targets.append(target)
+    yield from _own_problems(deployment.own_parts, catalog)
     yield from _fleet_problems(deployment, catalog, targets)
+
+
+def _own_problems(own_parts: Mapping[str, OwnPaths], catalog: Catalog) -> Iterator[Problem]:
+    for name, paths in own_parts.items():
+        try:
+            catalog.platform(name)
+        except ConfigError as error:
+            yield Problem(("own_parts", name), _one_line(error))
+        if paths.image and paths.sysroot:
+            message = "image and sysroot both give the target's sysroot; leave one of them out"
+            yield Problem(("own_parts", name, "image"), message)
 
 
 def _fleet_problems(
@@ -183,8 +237,10 @@ def _fleet_problems(
             yield Problem((*at, "name"), f"a device named {device.name!r} is there already")
         board = boards.get(device.board)
         if board is None:
-            known = ", ".join(boards)
-            yield Problem((*at, "board"), f"board {device.board!r} is not known: {known}")
+            close = difflib.get_close_matches(device.board, boards, n=1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            message = f"board {device.board!r} is not known; {hint}known: {', '.join(boards)}"
+            yield Problem((*at, "board"), message)
             continue
         try:
             device_target(device, board, targets)

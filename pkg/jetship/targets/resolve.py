@@ -1,5 +1,6 @@
 """From what people ask for (arch, board, platform, JetPack release) to targets."""
 
+import contextlib
 import re
 from dataclasses import dataclass
 
@@ -43,6 +44,9 @@ def resolve(
             leaves open which platform is meant; says what is possible.
     """
     found = catalog.board(board) if board else None
+    if found is not None and arch is not None:
+        # What contradicts itself is told before what is left open.
+        _refuse_other_archs(catalog, found, arch)
     chosen = platform_for(catalog, found, platform=platform, jetpack=jetpack)
     if arch is None:
         if found is None:
@@ -52,8 +56,6 @@ def resolve(
         arch = found.arch
     code = tuple(_device_code(catalog, chosen, entry) for entry in _entries(arch))
     _refuse_repeated(code)
-    if found is not None:
-        _refuse_other_archs(found, code)
     if fat:
         return (Target(tuple(sorted(code, key=lambda c: c.arch)), chosen),)
     return tuple(Target((one,), chosen) for one in code)
@@ -89,21 +91,28 @@ def platform_for(catalog: Catalog, board: Board | None, *, platform: str, jetpac
     if not platform and board is not None:
         if len(board.platforms) > 1:
             raise ConfigError(
-                f"{board.title} runs several platforms: {', '.join(board.platforms)}",
+                f"several platforms run on {_one(board)}: {', '.join(board.platforms)}",
                 fix=f"say which, such as --platform {board.platforms[-1]}",
             )
         platform = board.platforms[0]
     chosen = catalog.platform(platform or DEFAULT_PLATFORM)
     if board is not None and chosen.kind != "emulation" and chosen.name not in board.platforms:
         raise ConfigError(
-            f"{chosen.name} does not run on a {board.title}: {_range(catalog, board)}",
+            f"{chosen.name} does not run on {_one(board)}: {_range(catalog, board)}",
             fix=f"possible: {', '.join(board.platforms)}",
         )
     return chosen
 
 
+def _one(board: Board) -> str:
+    """Return a board's title as a sentence has it; a server's is a list of products."""
+    return f"a {board.title}" if board.kind == "jetson" else board.title
+
+
 def _range(catalog: Catalog, board: Board) -> str:
-    """Say where a board's platforms begin and end."""
+    """Say where a Jetson's platforms begin and end, and which ones a server has."""
+    if board.kind != "jetson":
+        return f"that GPU has the platforms {', '.join(board.platforms)}"
     first, last = (catalog.platform(board.platforms[index]) for index in (0, -1))
     if first is last:
         return f"it ends at {last.title}"
@@ -119,12 +128,20 @@ def _refuse_repeated(code: tuple[DeviceCode, ...]) -> None:
         )
 
 
-def _refuse_other_archs(board: Board, code: tuple[DeviceCode, ...]) -> None:
-    other = [str(one.arch) for one in code if str(one.arch) != board.arch]
+def _refuse_other_archs(catalog: Catalog, board: Board, archs: str) -> None:
+    """Refuse archs that the board does not have; what is no arch at all is told later."""
+    own = Arch.parse(board.arch)
+    asked: list[Arch] = []
+    for entry in _entries(archs):
+        with contextlib.suppress(ValueError):
+            asked.append(DeviceCode.parse(entry.text).arch)
+    other = [arch for arch in dict.fromkeys(asked) if arch != own]
     if other:
+        facts = [catalog.arch_facts(arch) for arch in other]
         raise ConfigError(
-            f"the GPU of a {board.title} is {board.arch}, not {', '.join(other)}",
-            fix=f"leave --arch out, or say --arch {board.arch}",
+            f"the GPU of {_one(board)} is {own}, not {', '.join(map(str, other))}",
+            why="; ".join(known.note for known in facts if known and known.note),
+            fix=f"leave --arch out, or say --arch {own}",
         )
 
 

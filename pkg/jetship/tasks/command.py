@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, cast
@@ -20,6 +20,17 @@ from invoke.tasks import Task, task
 
 from jetship import console
 from jetship.errors import INTERRUPTED_EXIT_CODE, ConfigError, JetshipError
+
+# One letter means one thing in every task; invoke's own choice differs from task to task.
+SHORT = {
+    "arch": "a",
+    "board": "b",
+    "deploy": "d",
+    "jetpack": "j",
+    "platform": "p",
+    "target": "t",
+    "wheel": "w",
+}
 
 
 class Reported(Exception):  # noqa: N818 - it wraps an error that the JSON on stdout has told
@@ -41,20 +52,30 @@ def command(
     Args:
         paths: the parameter that takes all positional arguments, as a list.
         records: parameters that take several options together, as a dataclass each: every
-            field is an option of the command line. Its class says with `HELP` what they mean.
+            field is an option of the command line. Its class says with `HELP` what they mean,
+            and may say with `KNOWN` what there is to name.
         help: what each other option means.
     """
     grouped = records or {}
     texts = {name: text for kind in grouped.values() for name, text in kind.HELP.items()}
-    options = {"help": {**texts, **(help or {})}}
+    known = {
+        name: values
+        for kind in grouped.values()
+        for name, values in getattr(kind, "KNOWN", {}).items()
+    }
+    options = {"help": {**texts, **(help or {})}, "auto_shortflags": False, "klass": _Task}
 
     def decorate(function: Callable[..., None]) -> "Task[Any]":
         @functools.wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> None:
-            for parameter, kind in grouped.items():
-                names = [field.name for field in dataclasses.fields(kind)]
-                kwargs[parameter] = kind(**{name: kwargs.pop(name) for name in names})
             try:
+                _refuse_empty(kwargs, known)
+                # What was not given has the function's own default.
+                kwargs = {name: value for name, value in kwargs.items() if value is not None}
+                for parameter, kind in grouped.items():
+                    names = [field.name for field in dataclasses.fields(kind)]
+                    given = {name: kwargs.pop(name) for name in names if name in kwargs}
+                    kwargs[parameter] = kind(**given)
                 with _stoppable():
                     function(*args, **kwargs)
             except JetshipError as error:
@@ -73,14 +94,18 @@ def command(
 
         guarded.__signature__ = _expanded(function, grouped)  # type: ignore[attr-defined]
         if paths:
-            return cast("Task[Any]", task(guarded, klass=_PathsTask, positional=[paths], **options))
+            options.update(klass=_PathsTask, positional=[paths])
         return cast("Task[Any]", task(guarded, **options))
 
     return decorate
 
 
 def _expanded(function: Callable[..., None], grouped: Mapping[str, Any]) -> inspect.Signature:
-    """Return the signature in which the fields of the records stand for the records."""
+    """Return the signature in which the fields of the records stand for the records.
+
+    Where a text has a default, None stands for it: so what was given empty can be told from
+    what was not given.
+    """
     signature = inspect.signature(function)
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
@@ -92,7 +117,30 @@ def _expanded(function: Callable[..., None], grouped: Mapping[str, Any]) -> insp
                 inspect.Parameter(field.name, parameter.kind, default=field.default)
                 for field in dataclasses.fields(kind)
             ]
-    return signature.replace(parameters=parameters)
+    plain = [
+        one.replace(default=None) if isinstance(one.default, str) else one for one in parameters
+    ]
+    return signature.replace(parameters=plain)
+
+
+def _refuse_empty(
+    given: Mapping[str, Any], known: Mapping[str, Callable[[], Sequence[str]]]
+) -> None:
+    """Refuse options with an empty value: it would mean something else than what was meant.
+
+    Raises:
+        ConfigError: names all of them.
+    """
+    names = [name for name, value in given.items() if isinstance(value, str) and not value.strip()]
+    if not names:
+        return
+    options = [f"--{name.replace('_', '-')}" for name in names]
+    lists = [f"{name} is one of {', '.join(known[name]())}" for name in names if name in known]
+    raise ConfigError(
+        f"{' and '.join(options)} {'is' if len(options) == 1 else 'are'} empty",
+        why="a shell variable that is not set leaves nothing",
+        fix="; ".join([f"leave {' and '.join(options)} out or give a value", *lists]),
+    )
 
 
 @contextlib.contextmanager
@@ -172,7 +220,17 @@ def _no_path_follows() -> bool:
     return False
 
 
-class _PathsTask(Task[Any]):
+class _Task(Task[Any]):
+    """A task whose options have the letters of `SHORT`."""
+
+    def arg_opts(self, name: str, default: Any, taken_names: set[str]) -> dict[str, Any]:
+        options = super().arg_opts(name, default, taken_names)
+        if name in SHORT:
+            options["names"].append(SHORT[name])
+        return options
+
+
+class _PathsTask(_Task):
     """A task whose positional argument takes any number of paths."""
 
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:  # noqa: FBT001

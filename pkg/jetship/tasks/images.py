@@ -36,7 +36,7 @@ from jetship.tasks.request import (
     targets_of,
     wheel_for,
 )
-from jetship.toolchain.own import OwnParts
+from jetship.toolchain.own import OwnParts, OwnSupply
 from jetship.toolchain.prepare import prepare, prepare_base
 
 OPTIONS_HELP = {
@@ -77,7 +77,8 @@ def image(
     chosen = [(target, wheel_for(target, given=wheel, dist=dist)) for target in targets]
     deployment = _deployment(catalog, deploy)
     client = connect()
-    settings: dict[str, Any] = {"client": client, "base": base, "own_parts": given.parts}
+    own = given.supply(catalog, deploy)
+    settings: dict[str, Any] = {"client": client, "base": base, "own": own}
     rows = [_assemble(catalog, target, path, deployment, **settings) for target, path in chosen]
     if json:
         console.emit_json({"images": rows})
@@ -97,9 +98,10 @@ def _assemble(
     *,
     client: docker.DockerClient,
     base: str,
-    own_parts: OwnParts,
+    own: OwnSupply,
 ) -> dict[str, Any]:
     store = Store(default_root())
+    own_parts = own.of(target.platform)
     report = pipeline.check(wheel, target, store, own_parts)
     if report.outcome != "pass":
         console.text(render(report))
@@ -132,7 +134,7 @@ def _assemble(
         image=made.tag,
         catalog=catalog,
         command=deployment.image.smoke,
-        stubs=_emulation_stubs(target, wheel, store),
+        stubs=_emulation_stubs(target, wheel, store, own_parts),
     )
     return {
         "target": target.id,
@@ -151,11 +153,11 @@ def _warn_of_unknown_base(platform: Platform, base: str) -> None:
         console.warn(f"no image {base} is known for {platform.name}; known ones: {known}")
 
 
-def _emulation_stubs(target: Target, wheel: Path, store: Store) -> Path | None:
+def _emulation_stubs(target: Target, wheel: Path, store: Store, own_parts: OwnParts) -> Path | None:
     """Return the stand-in libraries without which an emulated run cannot load the wheel."""
     if target.platform.kind != "emulation":
         return None
-    return emulation_stubs(dict(libraries(wheel)), prepare(target, store), store)
+    return emulation_stubs(dict(libraries(wheel)), prepare(target, store, own_parts), store)
 
 
 def _deployment(catalog: Catalog, deploy: str) -> Deployment:
@@ -191,6 +193,7 @@ def smoke(
     targets = targets_of(catalog, asked, deploy=deploy)
     deployment = _deployment(catalog, deploy)
     client = connect()
+    own = Given().supply(catalog, deploy)
     answers = {}
     for target in targets:
         path = wheel_for(target, given=wheel, dist=dist)
@@ -200,7 +203,7 @@ def smoke(
             wheel=path,
             command=deployment.image.smoke,
             client=client,
-            toolchain=prepare(target, store),
+            toolchain=prepare(target, store, own.of(target.platform)),
             store=store,
         )
     console.emit_json(answers if json or len(answers) > 1 else next(iter(answers.values())))

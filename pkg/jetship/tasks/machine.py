@@ -1,10 +1,11 @@
 """The tasks `targets`, `doctor` and `pins`: what can be built, and what is missing for it."""
 
 import difflib
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from invoke.context import Context
-from rich import box
-from rich.table import Table
 
 from jetship import console
 from jetship import doctor as checks
@@ -12,7 +13,7 @@ from jetship.errors import ToolMissingError
 from jetship.store import Store, default_root
 from jetship.targets.arch import Arch
 from jetship.targets.catalog import Catalog
-from jetship.targets.model import Platform
+from jetship.targets.model import Board, Platform
 from jetship.targets.parts import NamedPart
 from jetship.tasks.command import Reported, command
 from jetship.tasks.request import JSON_HELP, Known
@@ -24,64 +25,107 @@ from jetship.toolchain.sources import has_part, lock_part
 def targets(_: Context, *, known: Known, json: bool = False) -> None:
     """List the platforms, and the boards that each can make device code for."""
     catalog = known.catalog()
-    store = Store(default_root())
-    rows = [
-        {
-            "platform": platform.name,
-            "title": platform.title,
-            "kind": platform.kind,
-            "cuda": platform.cuda.version,
-            "torch": platform.torch.version,
-            "python": platform.python.version,
-            "archs": {
-                arch: [board.title for board in catalog.boards_of(Arch.parse(arch))]
-                for arch in platform.cuda.archs
-            },
-            "jetpack": list(platform.jetpack),
-            "l4t": list(platform.l4t),
-            "glibc": platform.abi.glibc,
-            "evidence": platform.evidence,
-            "parts_ready": all(has_part(part, store) for part in platform.toolchain.all),
-        }
-        for platform in catalog.platforms
-    ]
     if json:
-        console.emit_json({"platforms": rows})
-        return
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    for heading in ("platform", "CUDA", "torch", "Python", "glibc", "archs and boards", "evidence"):
-        table.add_column(heading)
-    for platform in catalog.platforms:
-        table.add_row(
-            platform.name,
-            platform.cuda.version,
-            platform.torch.version.partition("+")[0],
-            platform.python.version,
-            platform.abi.glibc,
-            _archs_and_boards(catalog, platform),
-            platform.evidence,
+        store = Store(default_root())
+        console.emit_json(
+            {
+                "platforms": [_platform_row(catalog, one, store) for one in catalog.platforms],
+                "boards": [board.model_dump() for board in catalog.boards],
+            }
         )
-    console.stdout.print(table)
-    for platform in catalog.platforms:
-        if platform.notice:
-            console.stdout.print(f"{platform.name}: {platform.notice}", markup=False)
-        if "cuda" in platform.toolchain.advice:
-            console.stdout.print(
-                f"{platform.name}: {platform.toolchain.advice['cuda']}", markup=False
-            )
+        return
+    _print_platforms(catalog)
+
+
+def _platform_row(catalog: Catalog, platform: Platform, store: Store) -> dict[str, Any]:
+    return {
+        "platform": platform.name,
+        "title": platform.title,
+        "kind": platform.kind,
+        "machine": platform.machine,
+        "cuda": platform.cuda.version,
+        "torch": platform.torch.version,
+        "torch_cuda": platform.torch.cuda,
+        "cxx11_abi": platform.torch.cxx11_abi,
+        "python": platform.python.version,
+        "archs": {
+            arch: [board.title for board in catalog.boards_of(Arch.parse(arch))]
+            for arch in platform.cuda.archs
+        },
+        "boards": [board.name for board in _boards_of(catalog, platform)],
+        "jetpack": list(platform.jetpack),
+        "l4t": list(platform.l4t),
+        "glibc": platform.abi.glibc,
+        "glibcxx": platform.abi.glibcxx,
+        "evidence": platform.evidence,
+        "base_images": list(platform.base_images),
+        "notice": platform.notice,
+        "advice": dict(platform.toolchain.advice),
+        "parts_ready": all(has_part(part, store) for part in platform.toolchain.all),
+    }
+
+
+def _boards_of(catalog: Catalog, platform: Platform) -> list[Board]:
+    """Return the boards that a platform makes device code for and, unless open, runs on."""
+    return [
+        board
+        for arch in platform.cuda.drives
+        for board in catalog.boards_of(arch)
+        if platform.kind == "emulation" or platform.name in board.platforms
+    ]
+
+
+_COLUMNS = ("platform", "CUDA", "torch", "Python", "glibc", "evidence")
+_INDENT = "    "
+
+
+def _print_platforms(catalog: Catalog) -> None:
+    """Print a line for each platform, and under it its archs and boards."""
+    rows = [
+        (one.name, one.cuda.version, one.torch.version.partition("+")[0], one.python.version,
+         one.abi.glibc, one.evidence)
+        for one in catalog.platforms
+    ]  # fmt: skip
+    widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
+    console.emit(_aligned(_COLUMNS, widths))
+    for platform, row in zip(catalog.platforms, rows, strict=True):
+        console.emit(_aligned(row, widths))
+        for text in (_archs_and_boards(catalog, platform), *_notes(platform)):
+            console.emit(_wrapped(text))
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _wrapped(text: str) -> str:
+    """Return a text as lines of the terminal's width, none of which ends within a word."""
+    return textwrap.fill(
+        text,
+        console.stdout.width,
+        initial_indent=_INDENT,
+        subsequent_indent=_INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ).replace(_NO_BREAK, " ")
+
+
+def _notes(platform: Platform) -> Iterator[str]:
+    if platform.notice:
+        yield f"note: {platform.notice}"
+    if "cuda" in platform.toolchain.advice:
+        yield f"--cuda-home: {platform.toolchain.advice['cuda']}"
+
+
+# Stands between what one line has to hold together: "6.2 tx2".
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def _archs_and_boards(catalog: Catalog, platform: Platform) -> str:
-    rows = []
-    for arch in platform.cuda.drives:
-        boards = [
-            board.name
-            for board in catalog.boards_of(arch)
-            if platform.kind == "emulation" or platform.name in board.platforms
-        ]
-        if boards:
-            rows.append(f"{arch} {'/'.join(boards)}")
-    return ", ".join(rows)
+    names: dict[str, list[str]] = {}
+    for board in _boards_of(catalog, platform):
+        names.setdefault(board.arch, []).append(board.name)
+    return ", ".join(f"{arch}{_NO_BREAK}{'/'.join(boards)}" for arch, boards in names.items())
 
 
 @command(

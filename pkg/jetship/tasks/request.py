@@ -1,15 +1,22 @@
 """From a task's options to targets and wheels; deploy.yaml answers what is not given."""
 
 import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import ClassVar
 
-from jetship import console
+from jetship import console, yamlfile
 from jetship.errors import ConfigError, NothingSelectedError
 from jetship.pin import pin_of
 from jetship.targets.catalog import Catalog
-from jetship.targets.deployment import Deployment, load_deployment, targets_file_of
+from jetship.targets.deployment import (
+    Deployment,
+    OwnPaths,
+    load_deployment,
+    own_paths_of,
+    targets_file_of,
+)
 from jetship.targets.model import Target
 from jetship.targets.resolve import (
     DEFAULT_PLATFORM,
@@ -18,7 +25,7 @@ from jetship.targets.resolve import (
     resolve,
     resolve_id,
 )
-from jetship.toolchain.own import OwnParts
+from jetship.toolchain.own import OwnParts, OwnSupply
 
 DEPLOY_FILE = Path("deploy.yaml")
 
@@ -49,6 +56,12 @@ class Asked:
         "target": "a target's id, such as sm62-debian-12, in place of all these others",
         "fat": "one wheel with the device code of all archs, instead of a wheel each",
         "cpu-only": "without device code: what a project builds with FORCE_CUDA=0",
+    }
+
+    KNOWN: ClassVar[dict[str, Callable[[], list[str]]]] = {
+        "board": lambda: [board.name for board in Catalog.load().boards],
+        "platform": lambda: [platform.name for platform in Catalog.load().platforms],
+        "jetpack": lambda: [name for one in Catalog.load().platforms for name in one.jetpack],
     }
 
     @property
@@ -167,8 +180,42 @@ class Given:
     def parts(self) -> OwnParts:
         """The paths that were given."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
-        image = named.pop("image") or None
-        return OwnParts(image=image, **{name: Path(path) for name, path in named.items() if path})
+        return _own_parts(named, Path())
+
+    def supply(self, catalog: Catalog, deploy: str = str(DEPLOY_FILE)) -> OwnSupply:
+        """Return these, and behind them `own_parts` of deploy.yaml where there is one.
+
+        Raises:
+            ConfigError: `own_parts` is wrong.
+        """
+        path = Path(deploy)
+        rows = own_paths_of(path, catalog) if path.is_file() else {}
+        return OwnSupply(
+            self.parts, {name: _of_file(path, name, row) for name, row in rows.items()}
+        )
+
+
+def _of_file(path: Path, platform: str, row: OwnPaths) -> OwnParts:
+    named = {name: value for name, value in row.model_dump().items() if value}
+    places = {
+        name: f"{yamlfile.place(path, ('own_parts', platform, name))}: own_parts.{platform}.{name}"
+        for name in named
+    }
+    return replace(_own_parts(named, path.parent), places=places)
+
+
+def _own_parts(named: Mapping[str, str], folder: Path) -> OwnParts:
+    def path(name: str) -> Path | None:
+        text = named.get(name)
+        return folder / Path(text).expanduser() if text else None
+
+    return OwnParts(
+        cuda_home=path("cuda_home"),
+        sysroot=path("sysroot"),
+        image=named.get("image") or None,
+        torch_wheel=path("torch_wheel"),
+        python_dev=path("python_dev"),
+    )
 
 
 def deployment_of(catalog: Catalog, deploy: str) -> Deployment | None:
@@ -193,14 +240,33 @@ def project_folder(catalog: Catalog, given: str, deploy: str) -> Path:
     return Path(deploy).parent / deployment.project if deployment else Path()
 
 
+def require_files(wheels: Sequence[str]) -> None:
+    """Make sure that named wheels are files.
+
+    Raises:
+        ConfigError: names all that are not.
+    """
+    problems = []
+    for name in wheels:
+        if not name:
+            problems.append("one of the names is empty")
+        elif Path(name).is_dir():
+            problems.append(f"{name} is a folder")
+        elif not Path(name).exists():
+            problems.append(f"{name} does not exist")
+    if problems:
+        raise ConfigError("; ".join(problems), fix="name wheels, such as dist/*.whl")
+
+
 def wheel_for(target: Target, *, given: str, dist: str) -> Path:
     """Return the wheel that is given, or the one in `dist` that was built for the target.
 
     Raises:
         NothingSelectedError: there is none.
-        ConfigError: there are several.
+        ConfigError: there are several, or the one that is given does not exist.
     """
     if given:
+        require_files([given])
         return Path(given)
     wheels = sorted(Path(dist).glob("*.whl"))
     pins = [(wheel, pin_of(wheel)) for wheel in wheels]

@@ -20,6 +20,7 @@ from jetship.tasks.request import (
     targets_of,
 )
 from jetship.toolchain import export as exports
+from jetship.toolchain.cache import remember_export
 from jetship.toolchain.export import Exported
 from jetship.toolchain.model import Toolchain
 from jetship.toolchain.prepare import prepare
@@ -59,10 +60,13 @@ def toolchain(
     if export:
         exports.require_own(Path(export).resolve())
     store = Store(default_root())
+    own = given.supply(catalog, deploy)
     rows = []
     for target in targets:
-        prepared = prepare(target, store, given.parts)
+        prepared = prepare(target, store, own.of(target.platform))
         folder = exports.export(prepared, target, Path(export), copy=copy) if export else None
+        if folder is not None and not copy:
+            remember_export(store, folder.folder)
         rows.append(_row(target, prepared, folder, copy=copy))
     if json:
         console.emit_json({"toolchains": rows})

@@ -12,7 +12,7 @@ from jetship.errors import CheckError, ConfigError, NothingSelectedError
 from jetship.pipeline import Produced
 from jetship.store import Store, default_root
 from jetship.targets.catalog import Catalog
-from jetship.targets.model import Target
+from jetship.targets.model import Board, Target
 from jetship.tasks.command import Reported, command
 from jetship.tasks.request import (
     DEPLOY_FILE,
@@ -23,9 +23,10 @@ from jetship.tasks.request import (
     Given,
     Known,
     project_folder,
+    require_files,
     targets_of,
 )
-from jetship.toolchain.own import OwnParts
+from jetship.toolchain.own import OwnSupply, examine
 from jetship.toolchain.prepare import is_prepared, plan
 
 
@@ -65,12 +66,13 @@ def build(
     catalog = known.catalog(deploy)
     targets = targets_of(catalog, asked, deploy=deploy)
     opened = open_project(project_folder(catalog, project, deploy))
+    own = given.supply(catalog, deploy)
     if dry:
-        _print_plan(targets, opened.folder, given.parts, json=json)
+        _print_plan(targets, opened.folder, own, json=json)
         return
     _announce(catalog, targets)
     store = Store(default_root())
-    results = pipeline.produce(opened, targets, store, Path(dist), given.parts)
+    results = pipeline.produce(opened, targets, store, Path(dist), own)
     if json:
         console.emit_json({"wheels": [_as_json(result) for result in results]})
     else:
@@ -90,18 +92,23 @@ def _announce(catalog: Catalog, targets: tuple[Target, ...]) -> None:
             for code in target.code:
                 for board in catalog.boards_of(code.arch):
                     if target.platform.name not in board.platforms:
-                        newest = catalog.newest_of(board)
-                        console.note(f"{board.title} ({code.arch}) itself runs {newest}")
+                        console.note(_runs(catalog, board))
 
 
-def _print_plan(
-    targets: tuple[Target, ...], folder: Path, own_parts: OwnParts, *, json: bool
-) -> None:
+def _runs(catalog: Catalog, board: Board) -> str:
+    if board.kind == "jetson":
+        return f"{board.title} ({board.arch}) itself runs {catalog.newest_of(board)}"
+    return f"for {board.title} ({board.arch}) itself: --platform {' or '.join(board.platforms)}"
+
+
+def _print_plan(targets: tuple[Target, ...], folder: Path, own: OwnSupply, *, json: bool) -> None:
     store = Store(default_root())
+    rows = []
     for target in targets:
-        plan(target, own_parts)  # raises where a part is missing
-    rows = [
-        {
+        parts = own.of(target.platform)
+        plan(target, parts)  # raises where a part is missing
+        examine(parts, target.platform)
+        row = {
             "target": target.id,
             "project": str(folder),
             "arch_list": target.arch_list,
@@ -110,15 +117,17 @@ def _print_plan(
             "torch": target.platform.torch.version,
             "python": target.platform.python.version,
             "local_version": target.local_version,
-            "toolchain_ready": is_prepared(target, store),
+            "own_parts": parts.named,
+            "toolchain_ready": is_prepared(target, store, parts),
         }
-        for target in targets
-    ]
+        rows.append(row)
     if json:
         console.emit_json({"plan": rows})
         return
-    for row in rows:
+    for target, row in zip(targets, rows, strict=True):
         ready = "toolchain is ready" if row["toolchain_ready"] else "toolchain will be downloaded"
+        own_names = ", ".join(own.of(target.platform).named)
+        ready += f", with your own {own_names}" if own_names else ""
         console.emit(
             f"{row['target']}: {row['project']} with TORCH_CUDA_ARCH_LIST={row['arch_list']}, "
             f"CUDA {row['cuda']}, torch {row['torch']}, Python {row['python']} -> "
@@ -183,14 +192,16 @@ def check(
     """
     if not wheels:
         raise NothingSelectedError("no wheel was named", fix="invoke check dist/*.whl")
+    require_files(wheels)
     catalog = known.catalog()
     store = Store(default_root())
+    own = given.supply(catalog)
     named = () if asked.nothing else targets_of(catalog, asked.together, deploy="")
     reports, unread = [], []
     for path in map(Path, wheels):
         try:
             target = pipeline.target_of(path, catalog, named)
-            reports.append(pipeline.check(path, target, store, given.parts))
+            reports.append(pipeline.check(path, target, store, own.of(target.platform)))
         except (CheckError, ConfigError) as error:
             if len(wheels) == 1:
                 raise

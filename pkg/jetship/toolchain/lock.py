@@ -7,6 +7,7 @@ from pydantic import Field, StringConstraints
 
 from jetship import yamlfile
 from jetship.datafiles import data_dir
+from jetship.errors import ConfigError
 from jetship.store import write_atomically
 from jetship.yamlfile import Strict
 
@@ -60,7 +61,17 @@ def read_lock(part: str, folder: Path | None = None) -> Lock:
     Raises:
         ConfigError: it is missing or damaged.
     """
-    return yamlfile.load(lock_path(part, folder), Lock)
+    try:
+        return yamlfile.load(lock_path(part, folder), Lock)
+    except ConfigError as error:
+        shipped = folder in (None, data_dir("toolchains"))
+        option = "" if shipped else " --targets-file FILE"
+        raise ConfigError(
+            f"the lock file of {part} is missing or damaged",
+            why=error.what,
+            fix="restore the committed one, or write it anew with "
+            f"`invoke pins --part {part}{option}`",
+        ) from error
 
 
 def write_lock(

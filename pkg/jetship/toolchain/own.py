@@ -1,21 +1,25 @@
 """Parts that the user provides in place of the pinned ones."""
 
 import hashlib
-import re
-import zipfile
-from dataclasses import dataclass
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from packaging.version import Version
 
-from jetship import console, proc
-from jetship.errors import ConfigError
+from jetship import console
+from jetship.errors import ConfigError, DownloadError
 from jetship.store import Store, sha256_of
 from jetship.targets.model import Platform
-from jetship.toolchain import layout
+from jetship.toolchain import layout, ownchecks
 from jetship.toolchain.imagetree import ImageTree
 from jetship.toolchain.model import CUDA_TARGET, SITE_PACKAGES, SYSROOT
 from jetship.toolchain.sources import unpack_wheels
+
+PATHS = ("cuda_home", "sysroot", "torch_wheel", "python_dev")
+# What unpacking says of a damaged wheel; what the disk says is told apart from it.
+_DAMAGED = (DownloadError, EOFError, ValueError, RuntimeError, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class OwnParts:
             libraries in one.
         torch_wheel: a wheel of the target's torch.
         python_dev: a folder with include/pythonX.Y of the target's Python.
+        places: where a part was named, by its name above, where not by its option.
     """
 
     cuda_home: Path | None = None
@@ -36,6 +41,47 @@ class OwnParts:
     image: str | None = None
     torch_wheel: Path | None = None
     python_dev: Path | None = None
+    places: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def said(self, name: str) -> str:
+        """Return a part as the user named it: "--cuda-home /usr/local/cuda"."""
+        place = self.places.get(name) or f"--{name.replace('_', '-')}"
+        return f"{place} {getattr(self, name)}"
+
+    @property
+    def named(self) -> dict[str, str]:
+        """What was given, by name."""
+        values = {name: getattr(self, name) for name in (*PATHS, "image")}
+        return {name: str(value) for name, value in values.items() if value}
+
+    def over(self, other: "OwnParts") -> "OwnParts":
+        """Return these parts, and of `other` what they leave open.
+
+        An image gives sysroot and torch, so it leaves neither open.
+        """
+        closed = set(self.named)
+        if self.image:
+            closed |= {"sysroot", "torch_wheel"}
+        if self.sysroot:
+            closed.add("image")
+        taken = {name: getattr(other, name) for name in other.named if name not in closed}
+        places = {name: other.places[name] for name in taken if name in other.places}
+        return replace(self, **taken, places={**self.places, **places})
+
+
+NOTHING_OWN = OwnParts()
+
+
+@dataclass(frozen=True)
+class OwnSupply:
+    """The user's parts for any platform: those given for all, before those of one platform."""
+
+    given: OwnParts = NOTHING_OWN
+    by_platform: Mapping[str, OwnParts] = field(default_factory=dict)
+
+    def of(self, platform: Platform) -> OwnParts:
+        """Return the parts for a platform."""
+        return self.given.over(self.by_platform.get(platform.name, NOTHING_OWN))
 
 
 @dataclass(frozen=True)
@@ -51,32 +97,49 @@ class Given:
     exact: bool = False
 
 
-def own_cuda(path: Path, platform: Platform) -> Given:
+def examine(own_parts: OwnParts, platform: Platform) -> dict[str, Given]:
+    """Look at all paths that the user gave; return the folders, by the name of their link.
+
+    Raises:
+        ConfigError: one is not what it should be; where several are not, names all of them.
+    """
+    links: dict[str, Given] = {}
+    errors: list[ConfigError] = []
+    for name, link, look in _LOOKS:
+        path = getattr(own_parts, name)
+        if path is None:
+            continue
+        try:
+            found = look(path, platform, own_parts.said(name))
+        except ConfigError as error:
+            errors.append(error)
+        else:
+            links |= {link: found} if found else {}
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        lines = [f"{error.what}: {error.why}" if error.why else error.what for error in errors]
+        raise ConfigError(
+            "\n  ".join([f"{len(errors)} of your own parts cannot be used", *lines]),
+            fix="\n       ".join(dict.fromkeys(error.fix for error in errors)),
+        )
+    return links
+
+
+def own_cuda(path: Path, platform: Platform, said: str = "") -> Given:
     """Return a CUDA toolkit of the user's.
 
     Raises:
-        ConfigError: it has no nvcc that says its release, or is of another CUDA than the
-            platform's.
+        ConfigError: it has no nvcc that runs here and says its release, or is of another CUDA
+            than the platform's.
     """
-    nvcc = path / "bin/nvcc"
-    if not nvcc.is_file():
-        raise ConfigError(
-            f"--cuda-home {path} has no bin/nvcc",
-            fix="name the folder of a CUDA toolkit for x86-64, such as /usr/local/cuda-10.2",
-        )
-    said = proc.run([nvcc, "--version"]).stdout
-    release = re.search(r"release (\d+\.\d+)", said)
-    if release is None:
-        raise ConfigError(
-            f"{nvcc} does not say its release",
-            why=said.strip()[-200:],
-            fix=f"{nvcc} --version has to work here: --cuda-home takes a toolkit for x86-64",
-        )
-    _require_same_cuda(release[1], platform)
-    return Given(path.resolve(), f"{path.resolve()} {said}", release[1])
+    said = said or f"--cuda-home {path}"
+    release, text = ownchecks.cuda_release(path, said)
+    _require_same_cuda(release, platform, said)
+    return Given(path.resolve(), f"{path.resolve()} {text}", release)
 
 
-def _require_same_cuda(found: str, platform: Platform) -> None:
+def _require_same_cuda(found: str, platform: Platform, said: str) -> None:
     """Refuse a toolkit whose runtime the platform does not have; warn of a newer one.
 
     Releases of one major version share libcudart's soname, from CUDA 11 on.
@@ -84,31 +147,25 @@ def _require_same_cuda(found: str, platform: Platform) -> None:
     have = platform.cuda
     if have.model_copy(update={"version": found}).runtime_soname != have.runtime_soname:
         raise ConfigError(
-            f"--cuda-home is CUDA {found}, and {platform.name} has CUDA {have.version}",
+            f"{said} is CUDA {found}, and {platform.name} has CUDA {have.version}",
             why=f"{platform.name} has {have.runtime_soname}, which a wheel of another CUDA "
             "does not look for",
             fix=f"name a toolkit of CUDA {have.version}",
         )
     if Version(found) > Version(have.version):
         console.warn(
-            f"CUDA {found} of --cuda-home is newer than {have.version} of {platform.name}: "
+            f"CUDA {found} of {said} is newer than {have.version} of {platform.name}: "
             "its PTX is not understood there"
         )
 
 
-def own_sysroot(path: Path, platform: Platform, *, option: str = "") -> Given:
+def own_sysroot(path: Path, platform: Platform, said: str = "") -> Given:
     """Return a sysroot of the user's.
 
     Raises:
         ConfigError: it has no C library of the target's machine.
     """
-    names = [f"{base}/{platform.machine}-linux-gnu/libc.so.6" for base in ("usr/lib", "lib")]
-    found = next((path / name for name in names if (path / name).exists()), None)
-    if found is None:
-        raise ConfigError(
-            f"{option or f'--sysroot {path}'} has no {names[0]}",
-            fix=f"name the root folder of a {platform.machine} system with Debian's layout",
-        )
+    found = ownchecks.target_libc(path, said or f"--sysroot {path}", platform)
     return Given(path.resolve(), f"{path.resolve()} {sha256_of(found)}", exact=True)
 
 
@@ -118,7 +175,7 @@ def own_image(tree: ImageTree, platform: Platform, *, with_torch: bool) -> dict[
     Raises:
         ConfigError: it lacks the C library of the target's machine, or torch.
     """
-    given = own_sysroot(tree.root, platform, option=f"the image {tree.name}")
+    given = own_sysroot(tree.root, platform, f"the image {tree.name}")
     folders = {SYSROOT: given.path, CUDA_TARGET: tree.cuda(platform)}
     if with_torch:
         folders[SITE_PACKAGES] = tree.torch(platform)
@@ -129,43 +186,48 @@ def own_image(tree: ImageTree, platform: Platform, *, with_torch: bool) -> dict[
     }
 
 
-def own_torch(wheel: Path, store: Store) -> Given:
+def own_torch(wheel: Path, platform: Platform, store: Store, said: str = "") -> Given:
     """Return the user's torch wheel, unpacked into the cache.
 
     Raises:
-        ConfigError: it is no torch wheel.
-        DownloadError: it is damaged, or the disk is full.
+        ConfigError: it is no wheel of the platform's torch, or is damaged.
+        DownloadError: the disk is full.
     """
-    if not wheel.is_file() or not zipfile.is_zipfile(wheel):
-        raise ConfigError(f"--torch-wheel {wheel} is not a wheel", fix="name a torch-*.whl file")
+    said = said or f"--torch-wheel {wheel}"
+    ownchecks.require_torch(wheel, said, platform)
     digest = sha256_of(wheel)
 
     def make(root: Path) -> None:
         with store.scratch() as scratch:
-            unpack_wheels([wheel], scratch / "wheels-own")
-            if not (scratch / "wheels-own/torch/version.py").is_file():
-                raise ConfigError(
-                    f"--torch-wheel {wheel} holds no torch", fix="name a torch-*.whl file"
-                )
+            try:
+                unpack_wheels([wheel], scratch / "wheels-own")
+            except _DAMAGED as error:
+                why = getattr(error, "why", "") or str(error)
+                raise ConfigError(f"{said} is damaged", why=why, fix="get it again") from error
             layout.lay_out_torch(scratch, root)
 
     return Given(store.tree("torch-own", digest, make), digest, exact=True)
 
 
-def own_python(path: Path, platform: Platform) -> Given:
+def own_python(path: Path, platform: Platform, said: str = "") -> Given:
     """Return the user's Python headers.
 
     Raises:
         ConfigError: they are not of the platform's Python.
     """
-    version = platform.python.version
-    header = path / f"include/python{version}/patchlevel.h"
-    if not header.is_file():
-        raise ConfigError(
-            f"--python-dev {path} has no include/python{version}/patchlevel.h",
-            fix=f"name the prefix of a Python {version} for {platform.machine}, as "
-            f"libpython{version}-dev or python-build-standalone have it",
-        )
+    header = ownchecks.python_headers(path, said or f"--python-dev {path}", platform)
     return Given(
         path.resolve(), f"{path.resolve()} {hashlib.sha256(header.read_bytes()).hexdigest()}"
     )
+
+
+def _look_at_torch(wheel: Path, platform: Platform, said: str) -> None:
+    ownchecks.require_torch(wheel, said, platform)
+
+
+_LOOKS: tuple[tuple[str, str, Callable[[Path, Platform, str], Given | None]], ...] = (
+    ("cuda_home", "cuda", own_cuda),
+    ("sysroot", SYSROOT, own_sysroot),
+    ("torch_wheel", SITE_PACKAGES, _look_at_torch),
+    ("python_dev", "python", own_python),
+)

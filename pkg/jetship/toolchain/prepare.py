@@ -14,10 +14,8 @@ from jetship.targets.parts import NamedPart
 from jetship.toolchain import own, wrappers
 from jetship.toolchain.imagetree import export_image
 from jetship.toolchain.model import Toolchain
-from jetship.toolchain.own import Given, OwnParts
+from jetship.toolchain.own import NOTHING_OWN, Given, OwnParts
 from jetship.toolchain.sources import has_part, make_part
-
-NOTHING_OWN = OwnParts()
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,9 @@ def plan(target: Target, own_parts: OwnParts = NOTHING_OWN) -> Plan:
 def _require_one_source(own_parts: OwnParts) -> None:
     if own_parts.image and own_parts.sysroot:
         raise ConfigError(
-            "--image and --sysroot both give the target's sysroot", fix="leave one of them out"
+            f"{own_parts.said('image')} and {own_parts.said('sysroot')} both give the target's "
+            "sysroot",
+            fix="leave one of them out",
         )
 
 
@@ -82,7 +82,8 @@ def _missing(platform: Platform, missing: list[tuple[str, str]]) -> ToolMissingE
         f"the toolchain of {platform.name} lacks {len(missing)} part"
         f"{'s' if len(missing) > 1 else ''}: {', '.join(role for role, _ in missing)}",
         why="nobody but NVIDIA has them, so they cannot be downloaded from an open source",
-        fix="get them and name where they are\n" + "\n".join(f"       {line}" for line in lines),
+        fix="get them and name where they are, or say so once under `own_parts` of deploy.yaml\n"
+        + "\n".join(f"       {line}" for line in lines),
     )
 
 
@@ -116,7 +117,8 @@ def prepare(target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN) -> 
     platform = target.platform
     chosen = plan(target, own_parts)
     given = _given_links(platform, own_parts, store)  # before anything is downloaded
-    if not all(has_part(part, store) for part in chosen.parts):
+    # All are asked, so that a damaged lock file is told before anything is downloaded.
+    if not all([has_part(part, store) for part in chosen.parts]):  # noqa: C419
         console.step(f"preparing the toolchain of {platform.name}")
     compiler = make_part(chosen.compiler, store)
     links = _part_links(chosen, store) | given
@@ -135,10 +137,10 @@ def prepare(target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN) -> 
     return toolchain
 
 
-def is_prepared(target: Target, store: Store) -> bool:
+def is_prepared(target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN) -> bool:
     """Return whether everything that `prepare` would download is there."""
     try:
-        return all(has_part(part, store) for part in plan(target).parts)
+        return all(has_part(part, store) for part in plan(target, own_parts).parts)
     except ToolMissingError:
         return False
 
@@ -179,18 +181,13 @@ def _part_links(chosen: Plan, store: Store) -> dict[str, Given]:
 
 def _given_links(platform: Platform, own_parts: OwnParts, store: Store) -> dict[str, Given]:
     """Return what is linked into the toolchain of the user's own, by the name of the link."""
-    links: dict[str, Given] = {}
+    links = own.examine(own_parts, platform)
     if own_parts.image:
         tree = export_image(own_parts.image, platform, store)
         links |= own.own_image(tree, platform, with_torch=own_parts.torch_wheel is None)
-    if own_parts.sysroot:
-        links["sysroot"] = own.own_sysroot(own_parts.sysroot, platform)
-    if own_parts.cuda_home:
-        links["cuda"] = own.own_cuda(own_parts.cuda_home, platform)
     if own_parts.torch_wheel:
-        links["site-packages"] = own.own_torch(own_parts.torch_wheel, store)
-    if own_parts.python_dev:
-        links["python"] = own.own_python(own_parts.python_dev, platform)
+        said = own_parts.said("torch_wheel")
+        links["site-packages"] = own.own_torch(own_parts.torch_wheel, platform, store, said)
     return links
 
 

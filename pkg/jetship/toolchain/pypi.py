@@ -17,6 +17,7 @@ from jetship.toolchain.progress import watch_folder
 
 # pip matches platform tags literally, so every manylinux level that a build may carry is named.
 MANYLINUX_GLIBC_MINORS = range(17, 40)
+SHOWN_VERSIONS = 5
 
 
 def fetch(store: Store, source: WheelSource, files: Sequence[Locked]) -> list[Path]:
@@ -83,7 +84,7 @@ def _download(
         env=env,
     )
     if not done.ok:
-        raise _error(requirements, done)
+        raise _error(source, requirements, done, locked=bool(options))
 
 
 def _tags(source: WheelSource) -> list[str]:
@@ -112,7 +113,9 @@ def pip_reason(output: str) -> str:
     return "; ".join(line.removeprefix("ERROR: ") for line in said[-2:])
 
 
-def _error(requirements: Sequence[str], done: proc.Finished) -> DownloadError | ToolMissingError:
+def _error(
+    source: WheelSource, requirements: Sequence[str], done: proc.Finished, *, locked: bool
+) -> DownloadError | ToolMissingError:
     if "No module named pip" in done.stderr:
         return ToolMissingError(
             f"{sys.executable} has no pip",
@@ -133,11 +136,34 @@ def _error(requirements: Sequence[str], done: proc.Finished) -> DownloadError | 
             why="the disk is full",
             fix="free some space, or set JETSHIP_CACHE to a folder on a larger disk",
         )
-    others = re.search(r"\(from versions: (?!none)", done.stderr)
-    return DownloadError(
+    return _no_such_version(source, names, done.stderr, locked=locked) or DownloadError(
         f"pip could not download {names}",
         why=pip_reason(done.stderr) or done.stderr[-300:],
+        fix="check the network and pip's settings, then run the same command again",
+    )
+
+
+def _no_such_version(
+    source: WheelSource, names: str, said: str, *, locked: bool
+) -> DownloadError | None:
+    """Return an error where the index answers, and what is asked for is not on it."""
+    unfit = re.search(r"because these package versions have conflicting|ResolutionImpossible", said)
+    listed = re.search(r"satisfies the requirement (\S+) .*\(from versions: (.*)\)", said)
+    if "after connection broken" in said or not (unfit or listed):
+        return None
+    where = f"for {source.abi} on {source.machine}"
+    have = listed[2].split(", ") if listed else []
+    if unfit:
+        why = "pip's settings have a constraint that excludes it, or the requirements contradict"
+    elif have == ["none"]:
+        why = "it has no version of that name at all for this Python and machine"
+    else:
+        why = f"it has {', '.join(have[-SHOWN_VERSIONS:])}"
+    fix = "correct the name or version in the part's description, or the index in pip's settings"
+    return DownloadError(
+        f"the package index has no wheel of {listed[1] if listed else names} {where}",
+        why=why,
         fix="the index has other versions only: renew the lock file with `invoke pins --part NAME`"
-        if others
-        else "check the network and pip's settings, then run the same command again",
+        if locked and have and have != ["none"]
+        else fix,
     )

@@ -59,6 +59,9 @@ def write_wrappers(toolchain: Toolchain, gcc: int) -> None:
     if toolchain.platform.toolchain.own_templates:
         write_atomically(toolchain.root / "include/bits/c++config.h", _OWN_TEMPLATES)
         options += '-I"$root/include" '
+    if (toolchain.root / "python").is_dir():
+        # Debian's pyconfig.h includes <aarch64-linux-gnu/python3.8/pyconfig.h> of its own prefix.
+        options += '-idirafter "$root/python/include" '
     for name in ("gcc", "g++", "cpp"):
         program = f"{name}-{gcc}"
         text = _WRAPPER.format(program=program, triplet=triplet, options=options)

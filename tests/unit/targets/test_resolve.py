@@ -181,10 +181,10 @@ IMPOSSIBLE = [
     )),
     ({"arch": "6.2", "jetpack": "6.2"}, ("CUDA 12.6 of jetpack-6.2 drives no GPU",)),
     ({"board": "orin"}, (
-        "Jetson Orin runs several platforms: jetpack-5.1, jetpack-6.0, jetpack-6.2, jetpack-7.2",
+        "several platforms run on a Jetson Orin: jetpack-5.1, jetpack-6.0, jetpack-6.2, jetpack",
         "say which, such as --platform jetpack-7.2",
     )),
-    ({"board": "xavier", "arch": "7.2"}, ("Jetson Xavier runs several platforms",)),
+    ({"board": "xavier", "arch": "7.2"}, ("several platforms run on a Jetson Xavier",)),
     ({"arch": "8.7", "jetpack": "6.3"}, (
         "JetPack '6.3' is not known", "the nearest known one is 6.2.2", "known releases: 4.6, ",
     )),
@@ -198,6 +198,27 @@ IMPOSSIBLE = [
     ({"board": "xavier", "arch": "7.2,8.7", "jetpack": "5.1"}, (
         "the GPU of a Jetson Xavier is 7.2, not 8.7",
     )),
+    ({"board": "xavier", "arch": "7.0"}, (
+        "the GPU of a Jetson Xavier is 7.2, not 7.0",
+        "7.0 is Volta of servers, V100 and Titan V; the Xavier GPU is 7.2",
+        "leave --arch out, or say --arch 7.2",
+    )),
+    ({"board": "a100", "arch": "9.0"}, ("the GPU of A100 is 8.0, not 9.0",)),
+    ({"board": "v100"}, (
+        "several platforms run on V100 and Titan V: server-cuda-11.8, x86-64-cuda-12.4",
+    )),
+    ({"board": "v100", "platform": "jetpack-6.2"}, (
+        "jetpack-6.2 does not run on V100 and Titan V: that GPU has the platforms server-cuda-1",
+    )),
+    ({"arch": "10.0", "platform": "server-cuda-11.8"}, (
+        "B200 and GB200 (10.0): that GPU has the platforms debian-13, x86-64-cuda-13.0",
+    )),
+    ({"board": "orin,xavier"}, (
+        "--board takes one board, and 'orin,xavier' names 2",
+        "run the task once for each, or say --arch 8.7,7.2 --platform jetpack-5.1",
+    )),
+    ({"board": "tx2; Jetson-Thor"}, ("--board takes one board", "run the task once for each")),
+    ({"board": "orin,zzz"}, ("board 'orin,zzz' is not known",)),
     ({"board": "tx3"}, ("board 'tx3' is not known", "did you mean 'tx2'?")),
     ({}, ("neither an arch nor a board is named", "--board tx2")),
 ]  # fmt: skip

@@ -126,8 +126,11 @@ WRONG = {
         ("archs: [6.2, 8.7]", "archs: [6.2, 8.7, 11.0]"),
         "12:27: none of its CUDA toolkits compiles for 11.0: cuda-11.8",
     ),
-    "a name for files": (("torch-mine:", "../torch:"), "String should match pattern"),
-    "a name for targets": (("name: mine-1.0", "name: My_Platform"), "should match pattern"),
+    "a name for files": (("torch-mine:", "../torch:"), "'../torch' does not have the form"),
+    "a name for targets": (
+        ("name: mine-1.0", "name: My_Platform"),
+        "'My_Platform' does not have the form",
+    ),
     "an arch": (("archs: [6.2, 8.7]", "archs: [6.2.2]"), "'6.2.2' is not a compute capability"),
 }
 

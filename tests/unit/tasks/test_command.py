@@ -74,6 +74,7 @@ class Colour:
         "second-one": "another one",
         "very-loud": "and how",
     }
+    KNOWN: ClassVar[dict] = {"main": lambda: ["red", "blue"]}
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,7 @@ def test_a_task_takes_any_number_of_paths(call, words, answer):
         ["a", "b", "--loud", "--name", "n"],
         ["--loud", "--name", "n", "a", "b"],
         ["a", "--loud", "b", "--name=n"],
-        ["--name", "n", "a", "-l", "b"],
+        ["--name", "n", "a", "--loud", "b"],
     ],
 )
 def test_options_may_stand_anywhere_among_the_paths(call, words):
@@ -256,7 +257,6 @@ PLAIN = {"main": "", "second_one": None, "very_loud": False}
         ([], {}, "1"),
         (["--main", "red"], {"main": "red"}, "1"),
         (["--main=red", "--second-one", "a b"], {"main": "red", "second_one": "a b"}, "1"),
-        (["--second-one", ""], {"second_one": ""}, "1"),
         (["--very-loud", "--width", "7"], {"very_loud": True}, "7"),
         (["--width=7", "--very-loud", "--main=-"], {"main": "-", "very_loud": True}, "7"),
     ],
@@ -264,6 +264,41 @@ PLAIN = {"main": "", "second_one": None, "very_loud": False}
 def test_the_fields_of_a_record_are_options_of_the_command_line(call, words, colour, width):
     row = painted(call, *words)
     assert row == {"files": [], "colour": PLAIN | colour, "size": {"width": width}}
+
+
+@pytest.mark.parametrize(
+    ("words", "named", "lists"),
+    [
+        (["--main", ""], "--main is empty", "; main is one of red, blue"),
+        (["--main="], "--main is empty", "; main is one of red, blue"),
+        (["--second-one", ""], "--second-one is empty", ""),
+        (["--width", " "], "--width is empty", ""),
+        (
+            ["--main", "", "--width="],
+            "--main and --width are empty",
+            "; main is one of red, blue",
+        ),
+    ],
+)
+def test_an_empty_option_is_not_the_same_as_none(call, words, named, lists):
+    code, out, err = call("paint", "x", *words)
+    assert (code, out) == (ConfigError.exit_code, "")
+    options = named.rpartition(" is")[0] or named.rpartition(" are")[0]
+    assert err == (
+        f"error: {named}\n"
+        "  why: a shell variable that is not set leaves nothing\n"
+        f"  fix: leave {options} out or give a value{lists}\n"
+    )
+
+
+def test_an_empty_option_is_told_in_json_too(call):
+    code, out, _ = call("paint", "--main", "", "--json")
+    assert code == ConfigError.exit_code
+    assert json.loads(out)["error"]["what"] == "--main is empty"
+
+
+def test_no_option_has_a_letter_that_nobody_chose(call):
+    assert call("paint", "-m", "red")[0] != 0
 
 
 def test_the_options_of_records_stand_among_paths_as_others_do(call):

@@ -1,5 +1,7 @@
 """The options --targets-file and --image, from the command line to the stages."""
 
+from pathlib import Path
+
 import pytest
 from jetship.errors import ConfigError
 from jetship.targets.resolve import resolve
@@ -50,6 +52,26 @@ def test_an_image_is_a_name_and_all_else_a_path():
     assert parts.cuda_home is not None
     assert parts.cuda_home.name == "cuda"
     assert Given().parts == OwnParts()
+
+
+def test_own_parts_of_deploy_yaml_come_after_the_options(catalog, tmp_path):
+    path = tmp_path / "deploy.yaml"
+    path.write_text(
+        "own_parts:\n"
+        "  jetpack-4.6: {cuda_home: cuda, sysroot: /s}\n"
+        "  jetpack-5.1: {image: 'l4t:r35', python_dev: ~/python}\n"
+    )
+    supply = Given(cuda_home="/mine").supply(catalog, str(path))
+    found = supply.of(catalog.platform("jetpack-4.6"))
+    assert found == OwnParts(cuda_home=Path("/mine"), sysroot=Path("/s"))
+    assert found.said("cuda_home") == "--cuda-home /mine"
+    assert found.said("sysroot") == f"{path}:2:34: own_parts.jetpack-4.6.sysroot /s"
+    found = Given().supply(catalog, str(path)).of(catalog.platform("jetpack-4.6"))
+    assert found.cuda_home == tmp_path / "cuda"
+    found = Given().supply(catalog, str(path)).of(catalog.platform("jetpack-5.1"))
+    assert found == OwnParts(image="l4t:r35", python_dev=Path.home() / "python")
+    assert Given().supply(catalog, str(path)).of(catalog.platform("debian-12")) == OwnParts()
+    assert Given().supply(catalog, str(tmp_path / "none.yaml")).by_platform == {}
 
 
 def test_an_image_takes_the_place_of_sysroot_and_torch(catalog):

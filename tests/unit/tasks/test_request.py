@@ -122,7 +122,7 @@ def test_a_wheel_without_device_code_is_for_a_platform(catalog, deploy, options,
     [
         ({"arch": "6.2"}, "without device code"),
         ({"fat": True}, "without device code"),
-        ({"board": "orin"}, "Jetson Orin runs several platforms"),
+        ({"board": "orin"}, "several platforms run on a Jetson Orin"),
         ({"board": "tx2", "platform": "jetpack-6.2"}, "does not run on a Jetson TX2"),
         ({"jetpack": "6.1", "platform": "jetpack-6.0"}, "is the platform jetpack-6.2"),
     ],
@@ -224,7 +224,11 @@ def test_the_wheel_is_the_given_one_or_the_one_for_the_target(target, tmp_path):
     pinned(dist, "other", "sm72-debian-12")
     pinned(dist, "plain", None)
     assert wheel_for(target, given="", dist=str(dist)) == mine
-    assert wheel_for(target, given="x.whl", dist=str(dist)) == Path("x.whl")
+    given = tmp_path / "x.whl"
+    with pytest.raises(ConfigError, match=r"x\.whl does not exist"):
+        wheel_for(target, given=str(given), dist=str(dist))
+    given.touch()
+    assert wheel_for(target, given=str(given), dist=str(dist)) == given
 
 
 def test_no_wheel_for_the_target_says_how_to_build_it(target, tmp_path):

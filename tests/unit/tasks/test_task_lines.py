@@ -3,6 +3,7 @@ import json
 import os
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from jetship import doctor as checks
 from jetship.check.findings import Finding, Report
 from jetship.errors import BuildError, CheckError, ToolMissingError
 from jetship.tasks import toolchains
-from jetship.tasks.main import program
+from jetship.tasks.main import namespace, program
 from jetship.toolchain.own import OwnParts
 from rich.console import Console
 
@@ -26,6 +27,7 @@ TASKS = [
     "targets",
     "doctor",
     "pins",
+    "cache",
 ]
 
 
@@ -92,7 +94,10 @@ def test_a_dry_build_prints_the_plan_and_builds_nothing(call, project, monkeypat
         (["build", "--arch", "6.2", "--platform", "debian12"], 2),
         (["build", "--arch", "6.2", "--project", "none"], 2),
         (["check"], 3),
-        (["check", "none.whl"], 7),
+        (["check", "none.whl"], 2),
+        (["check", "."], 2),
+        (["check", ""], 2),
+        (["image", "--arch", "6.2", "--wheel", "none.whl"], 2),
         (["image", "--arch", "6.2"], 3),
         (["matrix", "--format", "gitlab"], 2),
         (["matrix"], 2),
@@ -106,8 +111,8 @@ def test_a_dry_build_prints_the_plan_and_builds_nothing(call, project, monkeypat
         (["build", "--target", "sm62-debian-12", "--arch", "6.2"], 2),
         (["build", "--target", "tx2"], 2),
         (["build", "--arch", "6.2", "--jetpack", "4.6", "--cuda-home", "none"], 2),
-        (["check", "none.whl", "--platform", "debian-12"], 2),
-        (["check", "none.whl", "--target", "6.2"], 2),
+        (["check", "setup.py", "--platform", "debian-12"], 2),
+        (["check", "setup.py", "--target", "6.2"], 2),
     ],
 )
 def test_a_wrong_request_ends_with_its_code_and_a_way_out(call, project, words, code):
@@ -127,8 +132,8 @@ def built(project, monkeypatch, catalog):
     own = []
 
     def install(*endings: str | Exception) -> None:
-        def produce(_project, targets, _store, dist, own_parts):
-            own.append(own_parts)
+        def produce(_project, targets, _store, dist, supply):
+            own.append(supply.of(targets[0].platform))
             made = []
             for target, ending in zip(targets, endings, strict=True):
                 if isinstance(ending, Exception):
@@ -154,6 +159,13 @@ def test_a_build_prints_its_wheel_on_stdout_and_all_else_on_stderr(call, built):
     assert (code, out) == (0, "dist/ops.whl\n")
     assert "for emulation and CI" in err
     assert "Jetson TX2 (6.2) itself runs JetPack 4.6 (L4T r32.7, Ubuntu 18.04)" in err
+
+
+def test_the_platforms_of_servers_are_told_by_the_option_that_takes_them(call, built):
+    built("pass")
+    err = call("build", "--arch", "7.0")[2]
+    said = "for V100 and Titan V (7.0) itself: --platform server-cuda-11.8 or x86-64-cuda-12.4"
+    assert said in " ".join(err.split())
 
 
 def test_a_build_for_the_boards_own_platform_needs_no_warning(call, built):
@@ -233,12 +245,15 @@ def checked(monkeypatch, project):
     ],
 )
 def test_a_wheel_is_checked_against_the_target_that_is_named(call, checked, words, target):
+    Path("a.whl").touch()
     checked("pass")
     assert call("check", "a.whl", *words, "--torch-wheel", "t.whl")[0] == 0
     assert checked.given == [(target, OwnParts(torch_wheel=Path("t.whl")))]
 
 
 def test_a_check_of_several_wheels_is_one_answer(call, checked):
+    for name in ("a.whl", "b.whl"):
+        Path(name).touch()
     checked("pass", "pass")
     code, out, _ = call("check", "a.whl", "b.whl", "--arch", "6.2")
     assert code == 0
@@ -258,15 +273,32 @@ def test_the_targets_are_listed_for_people_and_machines(call, project, monkeypat
     row = next(row for row in json.loads(out)["platforms"] if row["platform"] == "jetpack-6.2")
     assert row["jetpack"] == ["6.1", "6.2", "6.2.1", "6.2.2"]
     assert (row["evidence"], row["parts_ready"]) == ("derived", False)
+    assert row["boards"] == ["orin"]
+    assert (row["machine"], row["cxx11_abi"]) == ("aarch64", True)
+    boards = {one["name"]: one for one in json.loads(out)["boards"]}
+    assert boards["orin"]["platforms"][0] == "jetpack-5.1"
     monkeypatch.setattr(console, "stdout", Console(width=300))
     code, out, _ = call("targets")
     assert code == 0
-    lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
-    assert "6.2 tx2" in lines["debian-12"]
-    assert "5.3 nano/tx1, 6.2 tx2, 7.2 xavier" in lines["jetpack-4.6"]
-    assert "orin" not in lines["jetpack-7.0"]
-    assert "8.7 orin, 11.0 thor" in lines["jetpack-7.2"]
-    assert "jetpack-4.6: CUDA 10.2 for x86-64" in out
+    lines = out.splitlines()
+    below = {line.split()[0]: after for line, after in pairwise(lines) if line[0] != " "}
+    assert "6.2 tx2" in below["debian-12"]
+    assert below["jetpack-4.6"] == "    5.3 nano/tx1, 6.2 tx2, 7.2 xavier"
+    assert below["jetpack-7.0"] == "    11.0 thor"
+    assert below["jetpack-7.2"] == "    8.7 orin, 11.0 thor"
+    assert "    --cuda-home: CUDA 10.2 for x86-64" in out
+    assert "    note: a wheel for debian-12 is for emulation and CI" in out
+
+
+def test_the_list_of_targets_is_readable_at_80_columns(call, project, monkeypatch):
+    monkeypatch.setattr(console, "stdout", Console(width=300))
+    wide = call("targets")[1].split()
+    monkeypatch.setattr(console, "stdout", Console(width=80))
+    code, out, _ = call("targets")
+    assert (code, out.split()) == (0, wide)
+    assert max(map(len, out.splitlines())) <= 80
+    for line in out.splitlines():
+        assert not re.search(r"(^|, )\d+\.\d+$", line.rstrip()), "an arch stands beside its boards"
 
 
 def test_the_doctor_says_what_is_missing(call, project, monkeypatch):
@@ -295,6 +327,39 @@ def test_the_doctor_mends_what_it_can_when_asked(call, project, monkeypatch):
     assert mended == [["x-dev"]]
 
 
+def options_of(task) -> dict[str, str]:
+    """Return the letters of a task's options, and what each stands for."""
+    return {name: one.name for one in task.get_arguments() for name in one.names if len(name) == 1}
+
+
+def test_a_letter_means_one_thing_in_every_task():
+    tasks = namespace().tasks.values()
+    letters = [pair for task in tasks for pair in options_of(task).items()]
+    assert ("a", "arch") in letters
+    assert len({letter for letter, _ in letters}) == len(set(letters))
+
+
+TEXTS = [
+    (name, f"--{one.name.replace('_', '-')}")
+    for name in TASKS
+    for one in namespace()[name].get_arguments()
+    if one.kind is str and not one.positional
+]
+
+
+@pytest.mark.parametrize(("name", "option"), TEXTS, ids=[" ".join(pair) for pair in TEXTS])
+def test_no_option_of_any_task_may_be_empty(call, project, name, option):
+    code, out, err = call(name, option, "")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {option} is empty\n")
+    assert f"  fix: leave {option} out or give a value" in err
+
+
+def test_an_empty_board_is_told_which_there_are(call, project):
+    assert "; board is one of nano, tx1, tx2, xavier" in call("build", "--board", "")[2]
+    assert "; jetpack is one of 4.6, " in call("build", "--jetpack=")[2]
+
+
 def invoke(*words: str, cwd: Path = ROOT) -> proc.Finished:
     env = {key: value for key, value in os.environ.items() if key != "JETSHIP_VERBOSE"}
     return proc.run([sys.executable, "-m", "invoke", *words], cwd=cwd, env=env | {"COLUMNS": "200"})
@@ -321,11 +386,24 @@ def test_help_of_check_tells_its_options():
 
 
 def test_an_error_in_a_real_process_is_its_code_alone(tmp_path):
-    done = invoke("check", "a.whl", "b.whl", "--json")
+    paths = [str(tmp_path / name) for name in ("a.whl", "b.whl")]
+    for path in paths:
+        Path(path).write_text("no wheel")
+    done = invoke("check", *paths, "--json")
     assert done.status == 7
     errors = json.loads(done.stdout)["errors"]
-    assert [(row["wheel"], row["exit_code"]) for row in errors] == [("a.whl", 7), ("b.whl", 7)]
+    assert [(row["wheel"], row["exit_code"]) for row in errors] == [(path, 7) for path in paths]
     assert "Traceback" not in done.stderr
+
+
+def test_wheels_that_do_not_exist_are_told_before_any_is_checked(call, checked):
+    Path("here.whl").touch()
+    Path("dist").mkdir()
+    code, out, err = call("check", "here.whl", "none.whl", "dist", "--arch", "6.2")
+    assert (code, out) == (2, "")
+    assert "none.whl does not exist; dist is a folder" in err
+    assert "  fix: " in err
+    assert checked.given == []
 
 
 def test_a_toolchain_without_device_code_is_the_boards_own(call, project, monkeypatch):

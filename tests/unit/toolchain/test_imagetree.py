@@ -197,9 +197,10 @@ def test_an_image_is_exported_once(engine, store, debian_12):
     assert export_image("l4t:r35", debian_12, store).root != tree.root
 
 
-def test_what_an_image_gives_is_the_targets_own(engine, store, debian_12):
+def test_what_an_image_gives_is_the_targets_own(engine, store, debian_12, make_libc):
     engine()
     tree = export_image("l4t:r35", debian_12, store)
+    (tree.root / LIBRARIES / "libc.so.6").write_bytes(make_libc())
     given = own_image(tree, debian_12, with_torch=True)
     assert {name: one.path for name, one in given.items()} == {
         "sysroot": tree.root,

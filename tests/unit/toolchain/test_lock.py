@@ -136,3 +136,18 @@ def test_a_lock_of_another_format_or_none_is_refused(tmp_path):
     path.write_text("version: 2\nsources: {}\n")
     with pytest.raises(ConfigError, match="version"):
         read_lock("torch-2", tmp_path)
+
+
+@pytest.mark.parametrize("text", [None, "", "sources: [", "sources: {a: [{name: x}]}\n"])
+def test_a_missing_or_damaged_lock_says_how_to_mend_it(tmp_path, text):
+    path = lock_path("mine", tmp_path)
+    path.parent.mkdir()
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError, match="lock file of mine is missing or damaged") as caught:
+        read_lock("mine", tmp_path)
+    assert str(path) in caught.value.why
+    assert "`invoke pins --part mine --targets-file FILE`" in caught.value.fix
+    with pytest.raises(ConfigError) as caught:
+        read_lock("no-such-part")
+    assert "`invoke pins --part no-such-part`" in caught.value.fix

@@ -235,20 +235,32 @@ def test_what_the_user_gives_is_looked_at_before_anything_is_made(store, tx2, ou
     assert not (store.root / "trees").exists()
 
 
-def test_a_torch_wheel_of_the_users_own_is_unpacked_and_linked(
-    store, tx2, outside, make_wheel_file
-):
-    wheel = make_wheel_file("torch", {"torch/version.py": "__version__ = '2.7.1+mine'\n"})
+def test_a_damaged_lock_file_is_told_before_anything_is_made(store, tx2, outside, monkeypatch):
+    def has_part(named, _store):
+        if named.part.kind == "torch":
+            raise ConfigError("the lock file is damaged", fix="mend it")
+        return False
+
+    monkeypatch.setattr(module, "has_part", has_part)
+    with pytest.raises(ConfigError, match="the lock file is damaged"):
+        prepare(tx2, store)
+    assert not (store.root / "trees").exists()
+
+
+def test_a_torch_wheel_of_the_users_own_is_unpacked_and_linked(store, tx2, outside, make_torch):
+    wheel = make_torch(tx2.platform, version="2.7.1+mine")
     toolchain = prepare(tx2, store, OwnParts(torch_wheel=wheel))
     assert "mine" in (toolchain.torch / "version.py").read_text()
 
 
-def test_a_sysroot_and_python_of_the_users_own_are_linked(store, catalog, outside, grow, tmp_path):
+def test_a_sysroot_and_python_of_the_users_own_are_linked(  # noqa: PLR0917
+    store, catalog, outside, grow, tmp_path, make_libc, headers
+):
     orin = target(catalog, "8.7", "jetpack-6.2")
     outside["compiler"] = {f"usr/bin/{TRIPLET}-{name}-10": GCC for name in ("gcc", "g++", "cpp")}
     outside["cuda"] = {"bin/nvcc": NVCC.format(release="12.4")}
-    root = grow(tmp_path / "root", {f"lib/{TRIPLET}/libc.so.6": ""})
-    python = grow(tmp_path / "python", {"include/python3.10/patchlevel.h": ""})
+    root = grow(tmp_path / "root", {f"lib/{TRIPLET}/libc.so.6": make_libc()})
+    python = grow(tmp_path / "python", headers("3.10"))
     toolchain = prepare(orin, store, OwnParts(sysroot=root, python_dev=python))
     assert (toolchain.root / "sysroot").readlink() == root
     assert toolchain.python_include == toolchain.root / "python/include/python3.10"

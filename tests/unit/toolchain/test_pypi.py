@@ -25,6 +25,10 @@ VERSION_GONE = """\
 ERROR: Could not find a version that satisfies the requirement ops==1.0 (from versions: 0.9, 1.1)
 ERROR: No matching distribution found for ops==1.0
 """
+UNFIT = """\
+ERROR: Cannot install ops==1.0 because these package versions have conflicting dependencies.
+ERROR: ResolutionImpossible: for help visit https://pip.example/dependency-conflicts
+"""
 HASH_MISMATCH = f"""\
 ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If you have updated the package versions, please update the hashes. Otherwise, examine the package contents carefully; someone may have tampered with them.
     ops==1.0 from file:///ops-1.0-py3-none-any.whl (from -r requirements.txt (line 1)):
@@ -142,8 +146,8 @@ def test_another_file_than_the_locked_one_is_noticed(store, index):
         (NO_NETWORK, "could not download ops==1.0", "name resolution", "check the network"),
         (
             VERSION_GONE,
-            "could not download ops==1.0",
-            "from versions: 0.9, 1.1",
+            "the package index has no wheel of ops==1.0 for cp311 on aarch64",
+            "it has 0.9, 1.1",
             "invoke pins --part",
         ),
         (HASH_MISMATCH, "another digest", f"downloaded sha256 {'b' * 64}", "do not trust"),
@@ -162,6 +166,23 @@ def test_a_download_that_fails_says_why_and_what_to_do(  # noqa: PLR0917
     assert fix in caught.value.fix
     assert "--hash" not in caught.value.what
     assert list((store.root / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (VERSION_GONE, "it has 0.9, 1.1"),
+        (NO_NETWORK[NO_NETWORK.index("ERROR") :], "it has no version of that name at all"),
+        (UNFIT, "a constraint that excludes it"),
+    ],
+)
+def test_a_version_to_lock_that_does_not_exist_is_told(store, programs, said, why):
+    programs(status=1, stderr=said)
+    with pytest.raises(DownloadError, match=r"has no wheel of ops==1\.0 for cp311") as caught:
+        lock_source(store, TARGET)
+    assert why in caught.value.why
+    assert "correct the name or version" in caught.value.fix
+    assert "network" not in caught.value.fix
 
 
 def test_a_python_without_pip_is_told_how_to_get_it(store, programs):

@@ -1,0 +1,77 @@
+"""The task `cache`, from the command line to what is left."""
+
+import json
+import os
+import time
+
+import pytest
+from jetship import usage
+from jetship.store import Store, default_root
+from jetship.tasks.main import program
+
+DAY = 24 * 3600
+
+
+@pytest.fixture
+def call(capsys):
+    def call(*words: str) -> tuple[int, str, str]:
+        code = 0
+        try:
+            program.run(["jetship", "cache", *words])
+        except SystemExit as left:
+            code = left.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def old(call):
+    """The name of a tree that was used 20 days ago."""
+    store = Store(default_root())
+    path = store.tree("gcc-11", "0" * 64, lambda root: (root / "f").write_text("x" * 9000))
+    os.close(usage._held.pop(store.mark(path.name)))
+    then = time.time() - 20 * DAY
+    os.utime(store.mark(path.name), (then, then))
+    return path
+
+
+def test_the_cache_is_shown_and_nothing_is_deleted(call, old):
+    code, out, err = call()
+    assert code == 0
+    assert out.startswith(f"{default_root()}: ")
+    assert f"MB  {old.name}, used 20" in out
+    assert "--prune" not in err
+    assert (
+        "1 tree (0.0 MB) not used for 2w: `invoke cache --prune --older-than 2w`"
+        in call("--older-than", "2w")[2]
+    )
+    assert old.is_dir()
+
+
+def test_what_is_old_is_deleted_when_asked(call, old):
+    assert call("--prune")[1] == ""
+    assert old.is_dir()
+    code, out, err = call("--prune", "--older-than", "2w")
+    assert (code, out.startswith(f"deleted {old.name} (")) == (0, True)
+    assert "1 tree (0.0 MB) deleted" in err
+    assert not old.exists()
+
+
+def test_the_cache_as_json(call, old):
+    row = json.loads(call("--older-than", "12h", "--json")[1])
+    assert row["unused"] == [old.name]
+    assert [tree["name"] for tree in row["trees"]] == [old.name]
+    assert row["bytes"]["trees"] >= 9000
+    row = json.loads(call("--prune", "--older-than", "12h", "--json")[1])
+    assert [tree["name"] for tree in row["removed"]] == [old.name]
+    assert (row["trees"], row["unused"]) == ([], [])
+
+
+@pytest.mark.parametrize("text", ["30", "d", "-1d", "1.5d", "30 d", "ever"])
+def test_a_length_of_time_that_is_none(call, text):
+    code, out, err = call("--prune", "--older-than", text)
+    assert (code, out) == (2, "")
+    assert "is not a length of time" in err
+    assert "such as 30d" in err
