@@ -283,9 +283,9 @@ WRONG_REPOSITORIES = {
     "another protocol": (("https://", "ftp://"), "9:25: .*is not the address of a repository"),
     "a relative file": (("https://repo.example", "file:repo"), "is not the address"),
     "a second line": (("/common", r"/common\nTrusted: yes"), "is not the address"),
-    "an option as a suite": (("[r36.4, r36.5]", '["[trusted=yes]"]'), "should match pattern"),
+    "an option as a suite": (("[r36.4, r36.5]", '["[trusted=yes]"]'), "does not have the form"),
     "a setting as a component": (
-        ("[r36.4, r36.5]", r'[r36.4], components: ["main\nTrusted: yes"]'), "should match pattern"
+        ("[r36.4, r36.5]", r'[r36.4], components: ["main\nTrusted: yes"]'), "does not have the form"
     ),
     "no repositories": ((REPOSITORY_ROWS, "          []\n"), "no repository is named"),
     "no packages": (("[nvidia-l4t-core]", "[]"), "no package is named"),
@@ -312,7 +312,7 @@ parts:
     title: mine
     debian: [{{suite: "{suite}", architecture: arm64, install: [a]}}]
 """
-    with pytest.raises(ConfigError, match=r"5:15: parts\.mine\.debian\.0\.suite: .* pattern"):
+    with pytest.raises(ConfigError, match=r"5:15: parts\.mine\.debian\.0\.suite: .* form"):
         load(text)
 
 
