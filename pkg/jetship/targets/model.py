@@ -135,6 +135,8 @@ class Platform(Strict):
     jetpack: tuple[str, ...] = ()
     l4t: tuple[str, ...] = ()
     base_images: tuple[str, ...] = ()
+    superseded_by: str = ""
+    """The platform that came after it on the same boards; it is only taken where it is named."""
     cuda: Cuda
     python: Python
     abi: Ceilings

@@ -81,6 +81,8 @@ def _archs_and_boards(catalog: Catalog, platform: Platform) -> str:
         ]
         if boards:
             rows.append(f"{arch} {'/'.join(boards)}")
+        elif catalog.boards_of(arch):
+            rows.append(f"{arch} (for CI)")
     return ", ".join(rows)
 
 

@@ -61,8 +61,15 @@ def lay_out_compiler(sources: Path, root: Path) -> None:
 
 
 def lay_out_sysroot(sources: Path, root: Path) -> None:
-    """A sysroot: as Debian has it."""
+    """A sysroot: as Debian has it.
+
+    From Debian 13 on, packages have all in usr/, and lib is a link that base-files brings; the
+    linker scripts in libc6-dev go through it.
+    """
     _merge(_of(sources, "debian-*-*"), root)
+    for name in ("lib", "lib64"):
+        if (root / "usr" / name).is_dir() and not (root / name).exists():
+            (root / name).symlink_to(f"usr/{name}")
 
 
 def lay_out_torch(sources: Path, root: Path) -> None:

@@ -156,6 +156,14 @@ def test_a_build_prints_its_wheel_on_stdout_and_all_else_on_stderr(call, built):
     assert "Jetson TX2 (6.2) itself runs JetPack 4.6 (L4T r32.7, Ubuntu 18.04)" in err
 
 
+def test_code_for_a_gpu_that_no_board_of_a_servers_platform_has_is_for_ci(call, built):
+    built("pass", "pass")
+    _, _, err = call("build", "--arch", "8.7,9.0", "--platform", "debian-13")
+    assert "debian-13 with code for 8.7 is for emulation and CI" in err
+    assert "Jetson Orin (8.7) itself runs JetPack 7.2 (L4T r39, Ubuntu 24.04)" in err
+    assert "9.0" not in err
+
+
 def test_a_build_for_the_boards_own_platform_needs_no_warning(call, built):
     built("pass")
     words = ("--board", "orin", "--jetpack", "6.1", "--cuda-home", "/c", "--sysroot", "/s",

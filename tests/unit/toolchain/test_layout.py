@@ -70,6 +70,13 @@ def test_a_sysroot_is_as_debian_has_it(sources, root, grow, link):
     assert (root / "lib").readlink().as_posix() == "usr/lib"
 
 
+def test_a_sysroot_whose_packages_have_all_in_usr_gets_its_link(sources, root, grow):
+    grow(sources / "debian-trixie-arm64", {f"{LIBS}/libc.so.6": "libc", "usr/include/x.h": ""})
+    layout.lay_out_sysroot(sources, root)
+    assert (root / "lib").readlink().as_posix() == "usr/lib"
+    assert not os.path.lexists(root / "lib64")
+
+
 def test_a_cpu_build_of_torch_gets_the_header_that_it_leaves_out(sources, root, grow):
     grow(sources / "wheels-aarch64-cp311", {"torch/version.py": "x"})
     layout.lay_out_torch(sources, root)
