@@ -22,7 +22,7 @@ from jetship.tasks.request import (
 from jetship.toolchain import export as exports
 from jetship.toolchain.export import Exported
 from jetship.toolchain.model import Toolchain
-from jetship.toolchain.prepare import prepare
+from jetship.toolchain.prepare import plan, prepare
 
 
 @command(
@@ -30,6 +30,8 @@ from jetship.toolchain.prepare import prepare
     help={
         "deploy": DEPLOY_HELP,
         "export": "write a folder for CMake, as links into the cache; replaces an earlier export",
+        "cuda-math": "also the headers of CUDA's math libraries, a large download: cuBLAS, "
+        "cuSPARSE, cuSOLVER (ATen/cuda/CUDAContext.h includes them), cuRAND and cuFFT",
         "copy": "with --export: copies instead of links, so that the folder may be moved",
         "json": JSON_HELP,
     },
@@ -43,6 +45,7 @@ def toolchain(
     deploy: str = str(DEPLOY_FILE),
     export: str = "",
     copy: bool = False,
+    cuda_math: bool = False,
     json: bool = False,
 ) -> None:
     """Prepare a target's toolchain, and say where it is or export it for CMake.
@@ -61,7 +64,8 @@ def toolchain(
     store = Store(default_root())
     rows = []
     for target in targets:
-        prepared = prepare(target, store, given.parts)
+        math = plan(target, given.parts).math if cuda_math else ()
+        prepared = prepare(target, store, given.parts, math=math)
         folder = exports.export(prepared, target, Path(export), copy=copy) if export else None
         rows.append(_row(target, prepared, folder, copy=copy))
     if json:

@@ -51,6 +51,7 @@ def test_every_part_is_used_by_a_platform(catalog):
     used = {part.name for platform in catalog.platforms for part in platform.toolchain.all} | {
         platform.toolchain.base.name for platform in catalog.platforms if platform.toolchain.base
     }
+    used |= {part.name for platform in catalog.platforms for part in platform.toolchain.cuda_math}
     assert used == set(catalog.parts)
 
 
@@ -58,7 +59,9 @@ def test_a_part_says_what_its_kind_has_to(catalog):
     for named in catalog.parts.values():
         part = named.part
         assert (part.gcc is not None) == (part.kind == "compiler")
-        assert bool(part.version) == bool(part.archs) == (part.kind == "cuda")
+        assert bool(part.version) == (part.kind in ("cuda", "cuda_math"))
+        assert bool(part.archs) == (part.kind == "cuda")
+        assert bool(part.headers) == bool(part.libraries) == (part.kind == "cuda_math")
         assert (part.newest_gcc is not None) == (part.kind == "cuda")
         assert not part.build_constraints or part.kind == "torch"
         for arch in part.archs:
@@ -72,6 +75,16 @@ def test_a_platforms_parts_are_of_the_kind_that_it_names_them_for(catalog):
             named = getattr(parts, kind)
             assert named is None or (named.part.kind, catalog.parts[named.name]) == (kind, named)
         assert {toolkit.part.kind for toolkit in parts.cuda} <= {"cuda"}
+        assert {one.part.kind for one in parts.cuda_math} <= {"cuda_math"}
+
+
+def test_every_toolkit_out_of_wheels_has_its_math_libraries(catalog):
+    for platform in catalog.platforms:
+        parts = platform.toolchain
+        bare = {toolkit.part.version for toolkit in parts.cuda if toolkit.part.wheels}
+        for header in ("cublas_v2.h", "cusparse.h", "cusolverDn.h", "curand.h", "cufft.h"):
+            having = [one.part.version for one in parts.cuda_math if one.part.has_header(header)]
+            assert sorted(having) == sorted(bare), (platform.name, header)
 
 
 def test_a_platforms_torch_and_python_are_those_of_its_parts(catalog):
