@@ -70,6 +70,15 @@ def run(catalog, store, tmp_path):
     return run
 
 
+@pytest.fixture
+def run_id(catalog, store, tmp_path):
+    def run_id(name: str, own: OwnParts):
+        project, dist = Project(tmp_path / "ops", None), tmp_path / "dist"
+        return produce(project, [resolve_id(catalog, name)], store, dist, own)
+
+    return run_id
+
+
 def files_below(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
@@ -145,17 +154,14 @@ def test_a_project_that_includes_a_math_library_gets_its_headers(
     ],
     ids=["no device code", "a toolkit of the user's", "a toolkit with all headers"],
 )
-def test_nothing_is_looked_for_where_no_part_is_offered(
-    stages, catalog, store, tmp_path, monkeypatch, target, own
-):
+def test_nothing_is_looked_for_where_no_part_is_offered(stages, run_id, monkeypatch, target, own):
     stages({target: "pass"})
 
     def never(*_):
         raise AssertionError("the project's files were looked through")
 
     monkeypatch.setattr(pipeline, "needed_math", never)
-    project = Project(tmp_path / "ops", None)
-    (done,) = produce(project, [resolve_id(catalog, target)], store, tmp_path / "dist", own)
+    (done,) = run_id(target, own)
     assert done.error is None
     assert len(stages.prepared) == 1
 

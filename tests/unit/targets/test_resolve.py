@@ -161,8 +161,8 @@ IMPOSSIBLE = [
         "jetpack-6.2 can make: 8.7 (Jetson Orin)",
     )),
     ({"board": "tx2", "platform": "jetpack-6.2"}, (
-        "jetpack-6.2 does not run on a Jetson TX2: it begins at JetPack 4.2 and 4.3 (L4T r32.1 to "
-        "r32.3, Ubuntu 18.04) and ends at JetPack 4.6 (L4T r32.7",
+        "jetpack-6.2 does not run on a Jetson TX2: it begins at JetPack 4.2 and 4.3 (L4T r32.1 ",
+        "and ends at JetPack 4.6 (L4T r32.7",
         "possible: jetpack-4.2, jetpack-4.4, jetpack-4.6",
     )),
     ({"board": "tx2", "jetpack": "6.2.1"}, ("jetpack-6.2 does not run on a Jetson TX2",)),
