@@ -337,13 +337,16 @@ def test_an_error_in_a_real_process_is_its_code_alone(tmp_path):
 
 
 def test_a_toolchain_without_device_code_is_the_boards_own(call, project, monkeypatch):
-    asked = []
+    asked, math = [], []
 
-    def prepare(target, *_):
+    def prepare(target, *_, **more):
         asked.append(target.id)
+        math.append([part.name for part in more["math"]])
         raise ToolMissingError("not here", fix="elsewhere")
 
     monkeypatch.setattr(toolchains, "prepare", prepare)
     assert call("toolchain", "--cpu-only", "--board", "tx2")[0] == ToolMissingError.exit_code
     assert call("toolchain", "--arch", "7.2,8.7", "--jetpack", "5.1")[0] == 4
     assert asked == ["cpu-jetpack-4.6", "sm72.sm87-jetpack-5.1"]
+    assert call("toolchain", "--cuda-math", "--target", "sm87-jetpack-6.2")[0] == 4
+    assert math == [[], [], ["cuda-math-12.4", "cuda-curand-12.4", "cuda-cufft-12.4"]]
