@@ -46,11 +46,13 @@ class Project:
         _keep_links_out(self.folder, destination)
 
     def files(self) -> Iterator[Path]:
-        """Yield every file that a build gets to see."""
+        """Yield every file that a build gets to see; links that lead nowhere are none."""
         for folder, folders, names in os.walk(self.folder):
             folders[:] = sorted(set(folders) - self._ignored(folder, folders))
             for name in sorted(set(names) - self._ignored(folder, names)):
-                yield Path(folder, name)
+                path = Path(folder, name)
+                if path.is_file():
+                    yield path
 
     def _ignored(self, folder: str, names: list[str]) -> set[str]:
         at_top = NOT_SOURCES_AT_TOP if Path(folder) == self.folder else ()

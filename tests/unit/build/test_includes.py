@@ -161,6 +161,12 @@ def test_what_a_build_does_not_see_is_not_looked_at(project, needed):
     assert needed(project("", **more)) == {}
 
 
+def test_a_link_that_leads_nowhere_is_no_source(project, needed):
+    made = project("#include <cufft.h>\n")
+    (made.folder / ".#ops.cu").symlink_to("somebody@a-machine")  # as editors lock their files
+    assert list(needed(made)) == ["cuda-cufft-11.8"]
+
+
 def test_a_project_named_by_a_relative_path(project, needed, monkeypatch):
     made = project('#include "own.h"\n', **{"own.h": "#include <cublas_v2.h>\n"})
     monkeypatch.chdir(made.folder)
