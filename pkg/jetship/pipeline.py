@@ -10,6 +10,7 @@ from pathlib import Path
 
 from jetship import console
 from jetship.build.api import BuiltWheel, build_project
+from jetship.build.includes import needed_math
 from jetship.build.project import Project
 from jetship.check.api import check_wheel
 from jetship.check.findings import Report
@@ -19,8 +20,10 @@ from jetship.pin import pin_of
 from jetship.store import Store, disk_errors, sweep
 from jetship.targets.catalog import Catalog
 from jetship.targets.model import Target, parse_target_id
+from jetship.toolchain.model import Toolchain
 from jetship.toolchain.own import NOTHING_OWN, OwnParts, OwnSupply
-from jetship.toolchain.prepare import prepare
+from jetship.toolchain.prepare import plan, prepare
+from jetship.toolchain.sources import download_bytes, has_part
 
 REJECTED = "rejected"
 _STAGING_PREFIX = ".staging-"
@@ -68,7 +71,7 @@ def produce(
 def _produce(
     project: Project, target: Target, store: Store, dist: Path, own_parts: OwnParts
 ) -> Produced:
-    toolchain = prepare(target, store, own_parts)
+    toolchain = _toolchain(project, target, store, own_parts)
     with _only_build(project, target, store, dist), _staging(dist) as staging:
         logs = dist / "logs"
         built = build_project(project, target, toolchain, store=store, out=staging, logs=logs)
@@ -85,6 +88,18 @@ def _produce(
         fix=f"see the findings above; the wheel is in {final.parent} for inspection",
     )  # fmt: skip
     return Produced(target, wheel, report, error)
+
+
+def _toolchain(project: Project, target: Target, store: Store, own_parts: OwnParts) -> Toolchain:
+    """Return the target's toolchain, with headers of CUDA's math libraries if the project asks."""
+    toolchain = prepare(target, store, own_parts)
+    offered = plan(target, own_parts).math
+    needed = needed_math(project, toolchain, offered) if offered else {}
+    for part, missing in needed.items():
+        if not has_part(part, store):
+            size = f"{download_bytes(part) / 1e6:.0f} MB"
+            console.note(f"{missing}: fetching the {part.part.title} (once, {size})")
+    return prepare(target, store, own_parts, math=list(needed)) if needed else toolchain
 
 
 @contextlib.contextmanager

@@ -32,6 +32,30 @@ def test_the_op_pack_runs_in_its_image_and_agrees_with_its_reference(engine, dis
     assert {check["op"] for check in answer["checks"]} >= {"gelu", "fused_attn_nms"}
 
 
+@pytest.fixture
+def old_base(engine, dist):
+    """An image under a name that NVIDIA never gave out; it is debian-12's base."""
+    name = "nvcr.io/nvidia/l4t-pytorch:r32.2-pth1.0"
+    invoke("image", "--arch", "6.2", "--dist", dist).good()
+    made = engine.images.list("jetship/base-debian-12")
+    taken = made[0].tag(*name.split(":"))
+    yield name
+    if taken:
+        engine.images.remove(name)
+
+
+def test_a_base_image_that_is_on_no_list_is_taken_with_a_warning(engine, dist, old_base):
+    words = ("--arch", "6.2", "--dist", dist, "--base", old_base, "--json")
+    done = invoke("image", *words).good()
+    assert f"warning: no image {old_base} is known for debian-12" in done.stderr
+    (row,) = done.json["images"]
+    layers, below = (
+        engine.images.get(name).attrs["RootFS"]["Layers"] for name in (row["image"], old_base)
+    )
+    assert layers[: len(below)] == below
+    assert len(layers) > len(below)
+
+
 def test_a_broken_operator_fails_the_smoke_run_and_is_named(engine, toolchain, tmp_path):
     project = tmp_path / "csrc"
     shutil.copytree(ROOT / "csrc", project, ignore=shutil.ignore_patterns("build", "*.egg-info"))

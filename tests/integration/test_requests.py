@@ -43,7 +43,7 @@ def test_a_platform_that_is_not_known_gets_the_nearest_one(nothing):
     ("options", "said"),
     [
         (("--arch", "7.0", "--jetpack", "5.1"), "the Xavier GPU is 7.2"),
-        (("--board", "tx2", "--platform", "jetpack-6.2"), "it ends at JetPack 4.6"),
+        (("--board", "tx2", "--platform", "jetpack-6.2"), "ends at JetPack 4.6"),
         (("--arch", "6.2", "--jetpack", "7.0"), "CUDA 12.9 is the last"),
         (("--arch", "10.1", "--jetpack", "7.0"), "CUDA 13 calls it 11.0"),
         (("--board", "orin"), "jetpack-5.1, jetpack-6.0, jetpack-6.2, jetpack-7.2"),

@@ -3,12 +3,13 @@ from pathlib import Path
 import pytest
 from jetship import pipeline
 from jetship.build.api import BuiltWheel
+from jetship.build.includes import Missing
 from jetship.build.project import Project
 from jetship.check.findings import Finding, Report
 from jetship.errors import BuildError, CheckError, ConfigError, DownloadError, ToolMissingError
 from jetship.pin import Pin, PinnedCuda, PinnedPython, PinnedTool, PinnedTorch
 from jetship.pipeline import produce, target_of
-from jetship.targets.resolve import resolve
+from jetship.targets.resolve import resolve, resolve_id
 from jetship.toolchain.own import OwnParts, OwnSupply
 
 PIN = Pin(
@@ -48,7 +49,10 @@ def stages(monkeypatch):
             return Report(wheel.name, "0" * 64, target.id, (finding,))
 
         prepared.clear()
-        monkeypatch.setattr(pipeline, "prepare", lambda *given: prepared.append(given))
+        monkeypatch.setattr(
+            pipeline, "prepare", lambda *given, **more: prepared.append((*given, *more.items()))
+        )
+        monkeypatch.setattr(pipeline, "needed_math", lambda *_: {})
         monkeypatch.setattr(pipeline.TargetLibraries, "of", lambda _: None)
         monkeypatch.setattr(pipeline, "build_project", build)
         monkeypatch.setattr(pipeline, "check_wheel", check)
@@ -64,6 +68,15 @@ def run(catalog, store, tmp_path):
         return produce(Project(tmp_path / "ops", None), targets, store, tmp_path / "dist", *own)
 
     return run
+
+
+@pytest.fixture
+def run_id(catalog, store, tmp_path):
+    def run_id(name: str, own: OwnParts):
+        project, dist = Project(tmp_path / "ops", None), tmp_path / "dist"
+        return produce(project, [resolve_id(catalog, name)], store, dist, own)
+
+    return run_id
 
 
 def files_below(folder: Path) -> set[str]:
@@ -112,6 +125,47 @@ def test_each_target_gets_its_own_toolchain_with_the_users_parts(stages, run, st
     assert stages.prepared[-1][2] == OwnParts()
     run("6.2", OwnSupply(OwnParts(), {"debian-12": own, "debian-11": OwnParts(image="other")}))
     assert stages.prepared[-1][2] == own
+
+
+def test_a_project_that_includes_a_math_library_gets_its_headers(
+    stages, run, catalog, monkeypatch, capsys
+):
+    stages({"sm62-debian-12": "pass"})
+    part = catalog.part("cuda-math-11.8")
+    offers = []
+
+    def needed(_project, _toolchain, offered):
+        offers.extend(offered)
+        return {part: Missing("cublas_v2.h", ("ops.cu", "ATen/cuda/CUDAContext.h", "x.h"))}
+
+    monkeypatch.setattr(pipeline, "needed_math", needed)
+    run("6.2")
+    assert [one.name for one in offers] == ["cuda-math-11.8", "cuda-curand-11.8", "cuda-cufft-11.8"]
+    assert [more for _, _, _, *more in stages.prepared] == [[], [("math", [part])]]
+    said = " ".join(capsys.readouterr().err.split())
+    assert "ops.cu includes cublas_v2.h through ATen/cuda/CUDAContext.h: fetching" in said
+    assert "for CUDA 11.8 (once, 623 MB)" in said
+
+
+@pytest.mark.parametrize(
+    ("target", "own"),
+    [
+        ("cpu-debian-12", OwnParts()),
+        ("sm62-debian-12", OwnParts(cuda_home=Path("/usr/local/cuda"))),
+        ("sm72-jetpack-5.1", OwnParts()),
+    ],
+    ids=["no device code", "a toolkit of the user's", "a toolkit with all headers"],
+)
+def test_nothing_is_looked_for_where_no_part_is_offered(stages, run_id, monkeypatch, target, own):
+    stages({target: "pass"})
+
+    def never(*_):
+        raise AssertionError("the project's files were looked through")
+
+    monkeypatch.setattr(pipeline, "needed_math", never)
+    (done,) = run_id(target, own)
+    assert done.error is None
+    assert len(stages.prepared) == 1
 
 
 def test_a_target_whose_toolchain_is_not_to_be_had_does_not_stop_the_rest(stages, run, monkeypatch):

@@ -58,6 +58,11 @@ def board_line(
             f"{board.title}: build for its platform, up to {catalog.newest_of(board)}; this is the "
             "line then"
         )
+    elif target.platform.kind == "server" and board.kind == "jetson":
+        notes.append(
+            f"a {board.title} does not run {target.platform.name}: build for its platform, up to "
+            f"{catalog.newest_of(board)}; this is the line then"
+        )
     platform = target.platform if target.platform.l4t else catalog.platform(board.platforms[-1])
     devices = catalog.devices_on(platform)
     if board.kind == "server":

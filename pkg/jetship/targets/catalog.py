@@ -188,18 +188,27 @@ class Catalog:
         )
 
     def platform_of_jetpack(self, version: str) -> Platform:
-        """Return the platform that a JetPack or L4T release belongs to: 5.1.2, r35.4.1.
+        """Return the platform that a JetPack or L4T release belongs to: 5.1.2, r35.4.1, r32.2.
 
-        A board says its L4T (/etc/nv_tegra_release), people say its JetPack.
+        A board says its L4T (/etc/nv_tegra_release), people say its JetPack. A line of L4T
+        releases, such as r32.2, will do where all of them belong to one platform.
 
         Raises:
-            ConfigError: no such release is known.
+            ConfigError: no such release is known, or it is a line of several platforms.
         """
         plain = re.sub(r"^(jetpack|l4t)[\s-]*", "", version.strip().lower())
         l4t = f"r{plain.removeprefix('r')}"
         for platform in reversed(self.platforms):  # the user's are the last
             if plain in platform.jetpack or l4t in platform.l4t:
                 return platform
+        of_line = [one.name for one in self.platforms if _any_below(l4t, one.l4t)]
+        if len(of_line) == 1:
+            return self.platform(of_line[0])
+        if of_line:
+            raise ConfigError(
+                f"L4T {l4t} is of several platforms: {', '.join(of_line)}",
+                fix="name the whole release, such as r36.4.3, or the platform",
+            )
         if plain.startswith("r") or _major(plain) >= FIRST_L4T:
             releases = [release for platform in self.platforms for release in platform.l4t]
             raise ConfigError(
@@ -233,6 +242,10 @@ def _nearest_release(version: str, known: Iterable[str]) -> str | None:
     ordered = sorted(known, key=Version)
     older = [release for release in ordered if Version(release) <= wanted]
     return next(reversed(older), next(iter(ordered), None))
+
+
+def _any_below(line: str, releases: Iterable[str]) -> bool:
+    return any(release.startswith(f"{line}.") for release in releases)
 
 
 def _by_name(rows: Iterable[NamedT]) -> dict[str, NamedT]:

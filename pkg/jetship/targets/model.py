@@ -94,7 +94,8 @@ class Torch(Sourced):
 class ToolchainParts(Strict):
     """The parts that make the platform's toolchain; its file gives their names.
 
-    Of the CUDA toolkits, the first that makes all archs of a target is taken. A part that is
+    Of the CUDA toolkits, the first that makes all archs of a target is taken; of `cuda_math`, what
+    a project includes and that toolkit has not. A part that is
     not to be had openly is left out, and `advice` says by role where it is and what to pass.
     With `own_templates`, a library brings every instantiation of libstdc++'s templates itself:
     the compiler's libstdc++ has more of them than the target's.
@@ -104,6 +105,7 @@ class ToolchainParts(Strict):
     own_templates: bool = False
     sysroot: PartName | None = None
     cuda: tuple[PartName, ...] = ()
+    cuda_math: tuple[PartName, ...] = ()
     torch: PartName | None = None
     base: PartName | None = None
     advice: dict[Literal["sysroot", "cuda", "torch", "base", "python"], str] = Field(
@@ -112,7 +114,7 @@ class ToolchainParts(Strict):
 
     @property
     def all(self) -> tuple[NamedPart, ...]:
-        """The parts that make the toolchain; the base image's is not among them."""
+        """The parts that make every toolchain: no `cuda_math`, and not the base image's."""
         named = (self.compiler, self.sysroot, self.torch, *self.cuda)
         return tuple(part for part in named if part is not None)
 
@@ -135,6 +137,8 @@ class Platform(Strict):
     jetpack: tuple[str, ...] = ()
     l4t: tuple[str, ...] = ()
     base_images: tuple[str, ...] = ()
+    superseded_by: str = ""
+    """The platform that came after it on the same boards; it is only taken where it is named."""
     cuda: Cuda
     python: Python
     abi: Ceilings

@@ -6,6 +6,7 @@ it is made of; versions and digests are in a folder locks/ under the same name.
 
 import difflib
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -16,7 +17,7 @@ from jetship.targets.arch import Arch
 from jetship.targets.repositories import Component, Repository, Suite
 from jetship.yamlfile import Strict
 
-Kind = Literal["compiler", "sysroot", "cuda", "torch", "base"]
+Kind = Literal["compiler", "sysroot", "cuda", "cuda_math", "torch", "base"]
 
 
 class PackageSource(Strict):
@@ -88,7 +89,12 @@ class WheelSource(Strict):
 
 
 class Part(Strict):
-    """One part. `gcc` is for compilers, `version` and `archs` are for CUDA toolkits."""
+    """One part. `gcc` is for compilers, `version` and `archs` are for CUDA toolkits.
+
+    The headers of CUDA's math libraries (cuda_math) are large downloads, so they are only fetched
+    for projects that include one: `version` is the toolkit's that they go with, `headers` are
+    patterns of their names, and `libraries` the sonames that a project may link against.
+    """
 
     kind: Kind
     title: str
@@ -99,6 +105,8 @@ class Part(Strict):
     version: str = ""
     archs: tuple[str, ...] = ()
     newest_gcc: int | None = None
+    headers: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
     build_constraints: tuple[str, ...] = ()
     """Versions of setuptools and the like that this torch's cpp_extension works with."""
     build_requirements: tuple[str, ...] = ()
@@ -120,6 +128,10 @@ class Part(Strict):
     def makes(self, archs: set[Arch]) -> bool:
         """Return whether this CUDA toolkit compiles for all of these archs."""
         return archs <= {Arch.parse(arch) for arch in self.archs}
+
+    def has_header(self, name: str) -> bool:
+        """Return whether this part of CUDA's math libraries has the header."""
+        return any(fnmatchcase(name, pattern) for pattern in self.headers)
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,8 @@ def platform_for(catalog: Catalog, board: Board | None, *, platform: str, jetpac
     """Return the platform that is named, or the one of the board, or the default one.
 
     Raises:
-        ConfigError: it is unknown, does not run on the board, or the board has several.
+        ConfigError: it is unknown, does not run on the board, or the board has several that none
+            of the others superseded.
     """
     if jetpack:
         released = catalog.platform_of_jetpack(jetpack)
@@ -89,12 +90,17 @@ def platform_for(catalog: Catalog, board: Board | None, *, platform: str, jetpac
             )
         platform = released.name
     if not platform and board is not None:
-        if len(board.platforms) > 1:
+        current = [
+            name
+            for name in board.platforms
+            if catalog.platform(name).superseded_by not in board.platforms
+        ]
+        if len(current) > 1:
             raise ConfigError(
                 f"several platforms run on {_one(board)}: {', '.join(board.platforms)}",
                 fix=f"say which, such as --platform {board.platforms[-1]}",
             )
-        platform = board.platforms[0]
+        platform = current[0]
     chosen = catalog.platform(platform or DEFAULT_PLATFORM)
     if board is not None and chosen.kind != "emulation" and chosen.name not in board.platforms:
         raise ConfigError(

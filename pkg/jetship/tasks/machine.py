@@ -125,7 +125,10 @@ def _archs_and_boards(catalog: Catalog, platform: Platform) -> str:
     names: dict[str, list[str]] = {}
     for board in _boards_of(catalog, platform):
         names.setdefault(board.arch, []).append(board.name)
-    return ", ".join(f"{arch}{_NO_BREAK}{'/'.join(boards)}" for arch, boards in names.items())
+    rows = [f"{arch}{_NO_BREAK}{'/'.join(boards)}" for arch, boards in names.items()]
+    known = {str(arch) for arch in platform.cuda.drives if catalog.boards_of(arch)}
+    rows += [f"{arch}{_NO_BREAK}(for{_NO_BREAK}CI)" for arch in sorted(known - set(names))]
+    return ", ".join(rows)
 
 
 @command(

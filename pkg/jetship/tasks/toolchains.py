@@ -23,7 +23,7 @@ from jetship.toolchain import export as exports
 from jetship.toolchain.cache import remember_export
 from jetship.toolchain.export import Exported
 from jetship.toolchain.model import Toolchain
-from jetship.toolchain.prepare import prepare
+from jetship.toolchain.prepare import plan, prepare
 
 
 @command(
@@ -31,6 +31,8 @@ from jetship.toolchain.prepare import prepare
     help={
         "deploy": DEPLOY_HELP,
         "export": "write a folder for CMake, as links into the cache; replaces an earlier export",
+        "cuda-math": "also the headers of CUDA's math libraries, a large download: cuBLAS, "
+        "cuSPARSE, cuSOLVER (ATen/cuda/CUDAContext.h includes them), cuRAND and cuFFT",
         "copy": "with --export: copies instead of links, so that the folder may be moved",
         "json": JSON_HELP,
     },
@@ -44,6 +46,7 @@ def toolchain(
     deploy: str = str(DEPLOY_FILE),
     export: str = "",
     copy: bool = False,
+    cuda_math: bool = False,
     json: bool = False,
 ) -> None:
     """Prepare a target's toolchain, and say where it is or export it for CMake.
@@ -63,7 +66,9 @@ def toolchain(
     own = given.supply(catalog, deploy)
     rows = []
     for target in targets:
-        prepared = prepare(target, store, own.of(target.platform))
+        parts = own.of(target.platform)
+        math = plan(target, parts).math if cuda_math else ()
+        prepared = prepare(target, store, parts, math=math)
         folder = exports.export(prepared, target, Path(export), copy=copy) if export else None
         if folder is not None and not copy:
             remember_export(store, folder.folder)

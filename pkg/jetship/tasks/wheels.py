@@ -11,8 +11,9 @@ from jetship.check.api import render
 from jetship.errors import CheckError, ConfigError, NothingSelectedError
 from jetship.pipeline import Produced
 from jetship.store import Store, default_root
+from jetship.targets.arch import Arch
 from jetship.targets.catalog import Catalog
-from jetship.targets.model import Board, Target
+from jetship.targets.model import Board, Platform, Target
 from jetship.tasks.command import Reported, command
 from jetship.tasks.request import (
     DEPLOY_FILE,
@@ -88,11 +89,23 @@ def _announce(catalog: Catalog, targets: tuple[Target, ...]) -> None:
         if notice:
             console.warn(notice)
     for target in targets:
-        if target.platform.kind == "emulation":
-            for code in target.code:
-                for board in catalog.boards_of(code.arch):
-                    if target.platform.name not in board.platforms:
-                        console.note(_runs(catalog, board))
+        for code in target.code:
+            _announce_boards(catalog, target.platform, code.arch)
+
+
+def _announce_boards(catalog: Catalog, platform: Platform, arch: Arch) -> None:
+    """Say where an arch's boards run something else; of a server's platform, where all do."""
+    boards = catalog.boards_of(arch)
+    others = [board for board in boards if platform.name not in board.platforms]
+    if platform.kind != "emulation":
+        if not others or others != list(boards):
+            return
+        console.warn(
+            f"a wheel for {platform.name} with code for {arch} is for emulation and CI: no board "
+            f"with that GPU runs {platform.name}"
+        )
+    for board in others:
+        console.note(_runs(catalog, board))
 
 
 def _runs(catalog: Catalog, board: Board) -> str:

@@ -7,7 +7,7 @@ part's own folder.
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from jetship.errors import DownloadError
@@ -62,8 +62,15 @@ def lay_out_compiler(sources: Path, root: Path) -> None:
 
 
 def lay_out_sysroot(sources: Path, root: Path) -> None:
-    """A sysroot: as Debian has it."""
+    """A sysroot: as Debian has it.
+
+    From Debian 13 on, packages have all in usr/, and lib is a link that base-files brings; the
+    linker scripts in libc6-dev go through it.
+    """
     _merge(_packages(sources), root)
+    for name in ("lib", "lib64"):
+        if (root / "usr" / name).is_dir() and not (root / name).exists():
+            (root / name).symlink_to(f"usr/{name}")
 
 
 def lay_out_torch(sources: Path, root: Path) -> None:
@@ -97,6 +104,30 @@ def lay_out_cuda(sources: Path, root: Path) -> None:
         write_program(compiler, _CUDA_WRAPPER.format(program=compiler.name))
     write_atomically(root / "bin/nvcc.profile", _NVCC_PROFILE.encode())
     _take_target_runtime(sources, root)
+
+
+def lay_out_cuda_math(sources: Path, root: Path) -> None:
+    """The headers of some of CUDA's math libraries: include/."""
+    for include in sorted(sources.glob("wheels-*/nvidia/*/include")):
+        shutil.copytree(include, root / "include", dirs_exist_ok=True)
+
+
+def join_cuda(toolkit: Path, headers: Sequence[Path], root: Path) -> None:
+    """A CUDA_HOME with more headers: nvcc looks beside its own binary, so it is there as well.
+
+    The toolkit's files are hard links, where the disk can do that; they come last, so that nothing
+    is written through them.
+    """
+    for folder in headers:
+        shutil.copytree(folder / "include", root / "include", dirs_exist_ok=True)
+    shutil.copytree(toolkit, root, symlinks=True, dirs_exist_ok=True, copy_function=_link_or_copy)
+
+
+def _link_or_copy(source: str, destination: str) -> None:
+    try:
+        os.link(source, destination, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(source, destination, follow_symlinks=False)
 
 
 def _take_debian_nvcc(packages: Path, root: Path) -> None:
@@ -210,6 +241,7 @@ LAYOUTS: Mapping[str, Callable[[Path, Path], None]] = {
     "compiler": lay_out_compiler,
     "sysroot": lay_out_sysroot,
     "cuda": lay_out_cuda,
+    "cuda_math": lay_out_cuda_math,
     "torch": lay_out_torch,
     "base": lay_out_base,
 }

@@ -3,6 +3,7 @@
 import hashlib
 import inspect
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from jetship.errors import ConfigError, ToolMissingError
 from jetship.store import Store
 from jetship.targets.model import Platform, Target
 from jetship.targets.parts import NamedPart
-from jetship.toolchain import own, wrappers
+from jetship.toolchain import layout, own, wrappers
 from jetship.toolchain.imagetree import export_image
 from jetship.toolchain.model import Toolchain
 from jetship.toolchain.own import NOTHING_OWN, Given, OwnParts
@@ -20,16 +21,20 @@ from jetship.toolchain.sources import has_part, make_part
 
 @dataclass(frozen=True)
 class Plan:
-    """Which part fills which role; None where the user's own does."""
+    """Which part fills which role; None where the user's own does.
+
+    `math` are the headers that go with `cuda`, which only some projects need.
+    """
 
     compiler: NamedPart
     sysroot: NamedPart | None
     cuda: NamedPart | None
     torch: NamedPart | None
+    math: tuple[NamedPart, ...] = ()
 
     @property
     def parts(self) -> tuple[NamedPart, ...]:
-        """The parts that are made from pinned sources."""
+        """The parts that every project needs and that are made from pinned sources."""
         roles = (self.compiler, self.sysroot, self.cuda, self.torch)
         return tuple(part for part in roles if part)
 
@@ -55,11 +60,15 @@ def plan(target: Target, own_parts: OwnParts = NOTHING_OWN) -> Plan:
     ]
     if missing:
         raise _missing(target.platform, missing)
+    toolkit = None if own_parts.cuda_home or not target.code else _toolkit(target)
     return Plan(
         compiler=parts.compiler,
         sysroot=None if own_parts.sysroot or own_parts.image else parts.sysroot,
-        cuda=None if own_parts.cuda_home or not target.code else _toolkit(target),
+        cuda=toolkit,
         torch=None if own_parts.torch_wheel or own_parts.image else parts.torch,
+        math=tuple(
+            one for one in parts.cuda_math if toolkit and one.part.version == toolkit.part.version
+        ),
     )
 
 
@@ -104,10 +113,22 @@ def _toolkit(target: Target) -> NamedPart:
     )
 
 
-def prepare(target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN) -> Toolchain:
+def prepare(
+    target: Target,
+    store: Store,
+    own_parts: OwnParts = NOTHING_OWN,
+    *,
+    math: Sequence[NamedPart] = (),
+) -> Toolchain:
     """Return a target's toolchain, downloading and linking it together where it is missing.
 
     Two processes may call this at once: one works, the other waits and takes the result.
+
+    Args:
+        target: what is to be built for.
+        store: the cache.
+        own_parts: what the user has in place of the platform's parts.
+        math: those of the plan's `math` whose headers are to be in CUDA_HOME.
 
     Raises:
         ConfigError: a path that the user gave is not what it should be.
@@ -123,7 +144,10 @@ def prepare(target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN) -> 
     compiler = make_part(chosen.compiler, store)
     links = _part_links(chosen, store) | given
     links["buildroot"] = Given(compiler.path, compiler.path.name)
-    root = _linked(platform, links, compiler.part.gcc or 0, store)
+    if math:
+        links["cuda"] = _with_math(links["cuda"], math, store)
+    sonames = [soname for named in math for soname in named.part.libraries]
+    root = _linked(platform, links, compiler.part.gcc or 0, store, sonames)
     torch = platform.toolchain.torch.part if platform.toolchain.torch else None
     toolchain = Toolchain(
         platform,
@@ -179,6 +203,20 @@ def _part_links(chosen: Plan, store: Store) -> dict[str, Given]:
     return links
 
 
+def _with_math(toolkit: Given, math: Sequence[NamedPart], store: Store) -> Given:
+    """Return the toolkit with the headers of math libraries in its include folder."""
+    folders = [make_part(named, store).path for named in math]
+    digest = hashlib.sha256(inspect.getsource(layout).encode())
+    for folder in (toolkit.path, *folders):
+        digest.update(f"{folder.name}\n".encode())
+
+    def make(root: Path) -> None:
+        layout.join_cuda(toolkit.path, folders, root)
+
+    joined = store.tree(f"cuda-{toolkit.cuda_version}-math", digest.hexdigest(), make)
+    return Given(joined, joined.name, toolkit.cuda_version)
+
+
 def _given_links(platform: Platform, own_parts: OwnParts, store: Store) -> dict[str, Given]:
     """Return what is linked into the toolchain of the user's own, by the name of the link."""
     links = own.examine(own_parts, platform)
@@ -191,7 +229,9 @@ def _given_links(platform: Platform, own_parts: OwnParts, store: Store) -> dict[
     return links
 
 
-def _linked(platform: Platform, links: dict[str, Given], gcc: int, store: Store) -> Path:
+def _linked(
+    platform: Platform, links: dict[str, Given], gcc: int, store: Store, sonames: Sequence[str]
+) -> Path:
     """Return the folder in which the parts are linked together."""
 
     def make(root: Path) -> None:
@@ -204,10 +244,11 @@ def _linked(platform: Platform, links: dict[str, Given], gcc: int, store: Store)
         toolchain = Toolchain(platform, root, "")
         wrappers.write_wrappers(toolchain, gcc)
         wrappers.link_target_runtimes(toolchain)
-        wrappers.make_import_stubs(toolchain)
+        wrappers.make_import_stubs(toolchain, sonames)
 
     own_templates = platform.toolchain.own_templates
-    digest = hashlib.sha256(f"{platform.name} {platform.machine} {gcc} {own_templates}".encode())
+    words = (platform.name, platform.machine, gcc, own_templates, *sonames)
+    digest = hashlib.sha256(" ".join(map(str, words)).encode())
     for name, given in sorted(links.items()):
         digest.update(f"{name} {given.identity}\n".encode())
     for module in (wrappers, sys.modules[__name__]):

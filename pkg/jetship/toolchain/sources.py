@@ -43,7 +43,8 @@ def make_part(named: NamedPart, store: Store) -> PartTree:
                 files = _fetch(store, source, lock.sources[source.lock_name])
                 into = scratch / source.lock_name.replace("/", "-")
                 if isinstance(source, WheelSource):
-                    unpack_wheels(files, into)
+                    # Beside the headers of CUDA's math libraries lie gigabytes.
+                    unpack_wheels(files, into, only="include" if part.kind == "cuda_math" else "")
                 else:
                     debian.unpack(files, into)
             layout.LAYOUTS[part.kind](scratch, root)
@@ -56,6 +57,16 @@ def has_part(named: NamedPart, store: Store) -> bool:
     if not lock_path(named.name, named.folder).is_file():
         return False
     return store.has_tree(named.name, _digest(named.part, _lock_of(named)))
+
+
+def download_bytes(named: NamedPart) -> int:
+    """Return how much the downloads of a part are.
+
+    Raises:
+        ConfigError: its lock file is missing or damaged.
+    """
+    files = _lock_of(named).sources.values()
+    return sum(item.size for items in files for item in items)
 
 
 def lock_part(named: NamedPart, store: Store) -> Lock:
@@ -93,8 +104,8 @@ def _require_once(named: NamedPart, found: Mapping[str, Sequence[Locked]]) -> No
                 )
 
 
-def unpack_wheels(wheels: Sequence[Path], folder: Path) -> None:
-    """Unpack wheels side by side; nothing of them is run.
+def unpack_wheels(wheels: Sequence[Path], folder: Path, *, only: str = "") -> None:
+    """Unpack wheels side by side, or what is below folders named `only`; nothing of them is run.
 
     Raises:
         DownloadError: a wheel is damaged.
@@ -103,7 +114,9 @@ def unpack_wheels(wheels: Sequence[Path], folder: Path) -> None:
     for wheel in wheels:
         try:
             with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(folder)
+                names = archive.namelist()
+                members = [name for name in names if not only or f"/{only}/" in name]
+                archive.extractall(folder, members)
         except zipfile.BadZipFile as error:
             raise DownloadError(f"{wheel.name} cannot be unpacked", why=str(error)) from error
 

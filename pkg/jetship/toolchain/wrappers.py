@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Sequence
 
 from jetship import proc
 from jetship.elf import ElfError, read_elf
@@ -87,12 +88,16 @@ def link_target_runtimes(toolchain: Toolchain) -> None:
                 break
 
 
-def make_import_stubs(toolchain: Toolchain) -> None:
+def make_import_stubs(toolchain: Toolchain, sonames: Sequence[str] = ()) -> None:
     """Make empty libraries for the CUDA half of torch where the target's build lacks it.
 
     They satisfy the linker's -lc10_cuda -ltorch_cuda and give the wheel its NEEDED entries;
     they define nothing, so they can never prove a symbol. A user's CUDA toolkit for x86-64 may
     also lack the target's libcudart: then it gets such a stub as well.
+
+    Args:
+        toolchain: its folder `stubs` is made.
+        sonames: of other libraries that the target has and a project may link against.
 
     Raises:
         ToolMissingError: the cross compiler does not run here.
@@ -103,6 +108,8 @@ def make_import_stubs(toolchain: Toolchain) -> None:
             _stub(toolchain, file=name, soname=name)
     if not _has_target_runtime(toolchain):
         _stub(toolchain, file="libcudart.so", soname=toolchain.platform.cuda.runtime_soname)
+    for soname in sonames:
+        _stub(toolchain, file=soname.partition(".so")[0] + ".so", soname=soname)
 
 
 def _has_target_runtime(toolchain: Toolchain) -> bool:

@@ -61,6 +61,13 @@ def test_the_note_of_an_emulation_image_names_the_newest_platform_of_the_board()
     assert "--device" not in line.line, "and the line is that platform's"
 
 
+def test_a_jetsons_line_of_a_servers_platform_says_that_it_does_not_run_it():
+    found = resolve(CATALOG, arch="8.7", platform="debian-13")[0]
+    (line,) = run_lines(target=found, image=IMAGE, catalog=CATALOG)
+    assert "a Jetson Orin does not run debian-13" in line.note
+    assert "up to JetPack 7.2" in line.note
+
+
 def test_platform_of_a_board_has_no_emulation_line():
     lines = run_lines(target=target("5.3", "jetpack"), image=IMAGE, catalog=CATALOG)
     assert [line.title for line in lines] == ["Jetson Nano", "Jetson TX1"]

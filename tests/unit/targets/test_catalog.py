@@ -51,6 +51,7 @@ def test_every_part_is_used_by_a_platform(catalog):
     used = {part.name for platform in catalog.platforms for part in platform.toolchain.all} | {
         platform.toolchain.base.name for platform in catalog.platforms if platform.toolchain.base
     }
+    used |= {part.name for platform in catalog.platforms for part in platform.toolchain.cuda_math}
     assert used == set(catalog.parts)
 
 
@@ -58,7 +59,9 @@ def test_a_part_says_what_its_kind_has_to(catalog):
     for named in catalog.parts.values():
         part = named.part
         assert (part.gcc is not None) == (part.kind == "compiler")
-        assert bool(part.version) == bool(part.archs) == (part.kind == "cuda")
+        assert bool(part.version) == (part.kind in ("cuda", "cuda_math"))
+        assert bool(part.archs) == (part.kind == "cuda")
+        assert bool(part.headers) == bool(part.libraries) == (part.kind == "cuda_math")
         assert (part.newest_gcc is not None) == (part.kind == "cuda")
         assert not part.build_constraints or part.kind == "torch"
         for arch in part.archs:
@@ -72,10 +75,22 @@ def test_a_platforms_parts_are_of_the_kind_that_it_names_them_for(catalog):
             named = getattr(parts, kind)
             assert named is None or (named.part.kind, catalog.parts[named.name]) == (kind, named)
         assert {toolkit.part.kind for toolkit in parts.cuda} <= {"cuda"}
+        assert {one.part.kind for one in parts.cuda_math} <= {"cuda_math"}
+
+
+def test_every_toolkit_out_of_wheels_has_its_math_libraries(catalog):
+    for platform in catalog.platforms:
+        parts = platform.toolchain
+        bare = {toolkit.part.version for toolkit in parts.cuda if toolkit.part.wheels}
+        for header in ("cublas_v2.h", "cusparse.h", "cusolverDn.h", "curand.h", "cufft.h"):
+            having = [one.part.version for one in parts.cuda_math if one.part.has_header(header)]
+            assert sorted(having) == sorted(bare), (platform.name, header)
 
 
 def test_a_platforms_torch_and_python_are_those_of_its_parts(catalog):
     for platform in catalog.platforms:
+        if platform.toolchain.torch is None:
+            continue
         (source,) = platform.toolchain.torch.part.wheels
         assert (source.machine, source.abi) == (platform.machine, platform.python.abi)
         assert source.python.startswith(platform.python.version)
@@ -173,9 +188,11 @@ def test_a_boards_platforms_exist_and_drive_it(catalog):
 
 
 def test_every_platform_but_emulation_runs_on_a_board_for_each_of_its_archs(catalog):
+    jetsons = {board.arch for board in catalog.boards if board.kind == "jetson"}
     for platform in catalog.platforms:
         carried = {board.arch for board in catalog.boards if platform.name in board.platforms}
-        assert (carried == set(platform.cuda.archs)) == (platform.kind != "emulation")
+        for_ci = jetsons - carried if platform.kind == "server" else set()
+        assert (carried == set(platform.cuda.archs) - for_ci) == (platform.kind != "emulation")
 
 
 def test_names_and_aliases_of_boards_are_unique(catalog):
@@ -265,6 +282,9 @@ def test_an_unknown_board_gets_the_nearest_and_all_known(catalog, name, near):
     [("r36.4.3", "jetpack-6.2"), ("36.4.3", "jetpack-6.2"), ("L4T r35.4.1", "jetpack-5.1"),
      ("JetPack 6.2", "jetpack-6.2"), ("4.6.1", "jetpack-4.6"), ("5.1.2", "jetpack-5.1"),
      ("6.0", "jetpack-6.0"),
+     ("4.2.1", "jetpack-4.2"), ("4.3", "jetpack-4.2"), ("r32.1", "jetpack-4.2"),
+     ("r32.2", "jetpack-4.2"), ("r32.5", "jetpack-4.4"), ("4.5", "jetpack-4.4"),
+     ("32.7", "jetpack-4.6"), ("r36.3", "jetpack-6.0"), ("r35", "jetpack-5.1"),
      ("6.1", "jetpack-6.2"), ("7.1", "jetpack-7.0"), ("7.2", "jetpack-7.2")],
 )  # fmt: skip
 def test_a_jetpack_release_is_a_platform(catalog, release, platform):
@@ -272,13 +292,34 @@ def test_a_jetpack_release_is_a_platform(catalog, release, platform):
 
 
 @pytest.mark.parametrize(
-    ("release", "near"), [("5.1.9", "5.1.6"), ("4.5", "4.6"), ("6.3", "6.2.2"), ("9", "7.2")]
+    ("release", "near"), [("5.1.9", "5.1.6"), ("4.1", "4.2"), ("6.3", "6.2.2"), ("9", "7.2")]
 )
 def test_an_unknown_jetpack_names_the_nearest_and_all_known(catalog, release, near):
     with pytest.raises(ConfigError, match=f"JetPack '{release}' is not known") as caught:
         catalog.platform_of_jetpack(release)
     assert f"the nearest known one is {near};" in caught.value.fix
-    assert "known releases: 4.6, 4.6.1" in caught.value.fix
+    assert "known releases: 4.2, 4.2.1" in caught.value.fix
+
+
+@pytest.mark.parametrize(("line", "some"), [("r32", "jetpack-4.2"), ("36", "jetpack-6.0")])
+def test_a_line_of_l4t_releases_that_is_several_platforms_is_no_answer(catalog, line, some):
+    with pytest.raises(ConfigError, match=f"{line} is of several platforms: {some}, jetpack-"):
+        catalog.platform_of_jetpack(line)
+
+
+@pytest.mark.parametrize("release", ["r32.6.2", "r3", "r32.", "r99"])
+def test_a_part_of_a_number_is_no_line_of_releases(catalog, release):
+    with pytest.raises(ConfigError, match=f"L4T {re.escape(release)} is not known"):
+        catalog.platform_of_jetpack(release)
+
+
+def test_a_superseded_platform_names_another_that_runs_on_all_its_boards(catalog):
+    old = [platform for platform in catalog.platforms if platform.superseded_by]
+    assert [platform.name for platform in old] == ["jetpack-4.2", "jetpack-4.4"]
+    for platform in old:
+        for board in catalog.boards:
+            if platform.name in board.platforms:
+                assert platform.superseded_by in board.platforms, board.name
 
 
 def test_a_jetpack_like_no_other_gets_no_suggestion(catalog):
@@ -297,7 +338,7 @@ def test_a_platform_knows_how_a_container_reaches_its_gpu(catalog):
     platform = catalog.platform("jetpack-4.6")
     line = catalog.devices_on(platform)
     assert line is not None
-    assert line.l4t == "r32.7"
+    assert line.l4t == "r32"
     assert catalog.devices_on(platform.model_copy(update={"l4t": ("r1.0",)})) is None
     assert catalog.devices_on(catalog.platform("debian-12")) is None
 
@@ -344,7 +385,7 @@ def test_a_missing_file_is_named(folder):
         Catalog.load(folder)
 
 
-@pytest.mark.parametrize("release", ["r36.9.9", "36.9.9", "r35"])
+@pytest.mark.parametrize("release", ["r36.9.9", "36.9.9", "r37"])
 def test_an_unknown_l4t_is_told_with_all_known(catalog, release):
     with pytest.raises(ConfigError, match="L4T r3") as caught:
         catalog.platform_of_jetpack(release)

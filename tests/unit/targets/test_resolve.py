@@ -132,6 +132,9 @@ def test_an_unknown_platform_is_told_the_nearest(catalog):
         ({"board": "jetson-nano"}, "jetpack-4.6", "sm53"),
         ({"board": "tx2", "arch": "6.2+PTX"}, "jetpack-4.6", "sm62ptx"),
         ({"board": "tx2", "platform": "debian-12"}, "debian-12", "sm62"),
+        ({"board": "tx2", "jetpack": "4.5.1"}, "jetpack-4.4", "sm62"),
+        ({"board": "nano", "jetpack": "r32.2"}, "jetpack-4.2", "sm53"),
+        ({"arch": "8.7", "platform": "debian-13"}, "debian-13", "sm87"),
         ({"board": "v100", "platform": "x86-64-cuda-12.4"}, "x86-64-cuda-12.4", "sm70"),
         ({"board": "orin", "platform": "jetpack-6.2"}, "jetpack-6.2", "sm87"),
         ({"board": "orin", "jetpack": "6.1"}, "jetpack-6.2", "sm87"),
@@ -158,8 +161,9 @@ IMPOSSIBLE = [
         "jetpack-6.2 can make: 8.7 (Jetson Orin)",
     )),
     ({"board": "tx2", "platform": "jetpack-6.2"}, (
-        "jetpack-6.2 does not run on a Jetson TX2: it ends at JetPack 4.6 (L4T r32.7",
-        "possible: jetpack-4.6",
+        "jetpack-6.2 does not run on a Jetson TX2: it begins at JetPack 4.2 and 4.3 (L4T r32.1 ",
+        "and ends at JetPack 4.6 (L4T r32.7",
+        "possible: jetpack-4.2, jetpack-4.4, jetpack-4.6",
     )),
     ({"board": "tx2", "jetpack": "6.2.1"}, ("jetpack-6.2 does not run on a Jetson TX2",)),
     ({"board": "thor", "platform": "jetpack-5.1"}, (
@@ -172,7 +176,7 @@ IMPOSSIBLE = [
     ({"arch": "6.2", "jetpack": "7.0"}, (
         "CUDA 13.0 of jetpack-7.0 drives no GPU of compute capability 6.2",
         "CUDA 13.0 has no sm_62: CUDA 12.9 is the last",
-        "Jetson TX2 (6.2): it ends at JetPack 4.6",
+        "Jetson TX2 (6.2): it begins at JetPack 4.2 and 4.3 ", "and ends at JetPack 4.6",
         "jetpack-7.0 can make: 11.0 (Jetson Thor)",
     )),
     ({"arch": "10.1", "jetpack": "7.0"}, (
@@ -186,7 +190,7 @@ IMPOSSIBLE = [
     )),
     ({"board": "xavier", "arch": "7.2"}, ("several platforms run on a Jetson Xavier",)),
     ({"arch": "8.7", "jetpack": "6.3"}, (
-        "JetPack '6.3' is not known", "the nearest known one is 6.2.2", "known releases: 4.6, ",
+        "JetPack '6.3' is not known", "the nearest known one is 6.2.2", "known releases: 4.2, ",
     )),
     ({"arch": "8.7", "jetpack": "6.1", "platform": "jetpack-6.0"}, (
         "JetPack 6.1 is the platform jetpack-6.2, not jetpack-6.0",

@@ -168,6 +168,14 @@ def test_the_platforms_of_servers_are_told_by_the_option_that_takes_them(call, b
     assert said in " ".join(err.split())
 
 
+def test_code_for_a_gpu_that_no_board_of_a_servers_platform_has_is_for_ci(call, built):
+    built("pass", "pass")
+    _, _, err = call("build", "--arch", "8.7,9.0", "--platform", "debian-13")
+    assert "debian-13 with code for 8.7 is for emulation and CI" in err
+    assert "Jetson Orin (8.7) itself runs JetPack 7.2 (L4T r39, Ubuntu 24.04)" in err
+    assert "9.0" not in err
+
+
 def test_a_build_for_the_boards_own_platform_needs_no_warning(call, built):
     built("pass")
     words = ("--board", "orin", "--jetpack", "6.1", "--cuda-home", "/c", "--sysroot", "/s",
@@ -407,13 +415,16 @@ def test_wheels_that_do_not_exist_are_told_before_any_is_checked(call, checked):
 
 
 def test_a_toolchain_without_device_code_is_the_boards_own(call, project, monkeypatch):
-    asked = []
+    asked, math = [], []
 
-    def prepare(target, *_):
+    def prepare(target, *_, **more):
         asked.append(target.id)
+        math.append([part.name for part in more["math"]])
         raise ToolMissingError("not here", fix="elsewhere")
 
     monkeypatch.setattr(toolchains, "prepare", prepare)
     assert call("toolchain", "--cpu-only", "--board", "tx2")[0] == ToolMissingError.exit_code
     assert call("toolchain", "--arch", "7.2,8.7", "--jetpack", "5.1")[0] == 4
     assert asked == ["cpu-jetpack-4.6", "sm72.sm87-jetpack-5.1"]
+    assert call("toolchain", "--cuda-math", "--target", "sm87-jetpack-6.2")[0] == 4
+    assert math == [[], [], ["cuda-math-12.4", "cuda-curand-12.4", "cuda-cufft-12.4"]]

@@ -70,6 +70,13 @@ def test_a_sysroot_is_as_debian_has_it(sources, root, grow, link):
     assert (root / "lib").readlink().as_posix() == "usr/lib"
 
 
+def test_a_sysroot_whose_packages_have_all_in_usr_gets_its_link(sources, root, grow):
+    grow(sources / "debian-trixie-arm64", {f"{LIBS}/libc.so.6": "libc", "usr/include/x.h": ""})
+    layout.lay_out_sysroot(sources, root)
+    assert (root / "lib").readlink().as_posix() == "usr/lib"
+    assert not os.path.lexists(root / "lib64")
+
+
 def test_a_cpu_build_of_torch_gets_the_header_that_it_leaves_out(sources, root, grow):
     grow(sources / "wheels-aarch64-cp311", {"torch/version.py": "x"})
     layout.lay_out_torch(sources, root)
@@ -201,3 +208,32 @@ def test_sources_that_have_the_same_folders_are_merged(sources, root, grow, link
 
 def test_every_kind_of_part_has_a_layout(catalog):
     assert {named.part.kind for named in catalog.parts.values()} == set(layout.LAYOUTS)
+
+
+def test_math_libraries_are_their_headers_alone(sources, root, grow):
+    grow(sources / "wheels-aarch64-cp311", {
+        "nvidia/cublas/include/cublas_v2.h": "",
+        "nvidia/cusparse/include/cusparse.h": "",
+    })  # fmt: skip
+    layout.lay_out_cuda_math(sources, root)
+    assert names_below(root) == {"include", "include/cublas_v2.h", "include/cusparse.h"}
+
+
+def test_math_libraries_lie_beside_the_headers_of_a_whole_toolkit(tmp_path, grow, link):
+    toolkit = grow(tmp_path / "toolkit", {
+        "bin/nvcc": PROGRAM,
+        "include/cuda.h": "the toolkit's",
+        "lib64/libcudart.so": link("libcudart.so.11.0"),
+    })  # fmt: skip
+    math = grow(tmp_path / "math", {"include/cublas_v2.h": "more", "include/cuda.h": "another"})
+    (tmp_path / "joined").mkdir()
+    layout.join_cuda(toolkit, [math], tmp_path / "joined")
+    joined = tmp_path / "joined"
+    assert (joined / "include/cublas_v2.h").read_text() == "more"
+    assert (joined / "include/cuda.h").read_text() == "the toolkit's"
+    assert (math / "include/cuda.h").read_text() == "another"
+    assert (joined / "lib64/libcudart.so").readlink().as_posix() == "libcudart.so.11.0"
+    assert (joined / "bin/nvcc").samefile(toolkit / "bin/nvcc")
+    assert os.access(joined / "bin/nvcc", os.X_OK)
+    assert (toolkit / "include/cuda.h").read_text() == "the toolkit's"
+    assert names_below(toolkit / "include") == {"cuda.h"}

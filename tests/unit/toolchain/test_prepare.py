@@ -63,7 +63,7 @@ def test_every_target_of_every_platform_has_a_plan_or_lacks_cuda(catalog):
                 plan(target(catalog, code, platform.name))
             except ToolMissingError:
                 lacking.add(platform.name)
-    assert lacking == {"jetpack-4.6"}
+    assert lacking == {"jetpack-4.2", "jetpack-4.4", "jetpack-4.6"}
 
 
 def test_a_wheel_without_device_code_needs_no_toolkit(catalog):
@@ -166,6 +166,7 @@ def outside(store, grow, monkeypatch):
         "compiler": {f"usr/bin/{TRIPLET}-{name}-11": GCC for name in ("gcc", "g++", "cpp")},
         "sysroot": {f"usr/lib/{TRIPLET}/libstdc++.so.6": "the target's libstdc++"},
         "cuda": {"bin/nvcc": NVCC.format(release="11.8")},
+        "cuda_math": {"include/cublas_v2.h": "a header"},
         "torch": {"torch/version.py": "__version__ = '2.7.1'\n"},
         "base": {"rootfs/etc/passwd": "", "site-packages/torch/version.py": ""},
     }
@@ -197,6 +198,34 @@ def test_a_toolchain_is_linked_together_once(store, tx2, outside):
         *wrappers.CUDA_HALF_OF_TORCH, "libcudart.so"
     }  # fmt: skip
     assert prepare(tx2, store) == toolchain
+
+
+def test_headers_of_math_libraries_are_in_cuda_home_where_asked_for(store, tx2, outside):
+    bare = prepare(tx2, store)
+    assert not list((store.root / "trees").glob("cuda-math-*"))
+    math = plan(tx2).math[:1]
+    toolchain = prepare(tx2, store, math=math)
+    assert (toolchain.cuda_home / "include/cublas_v2.h").read_text() == "a header"
+    assert (toolchain.cuda_home / "bin/nvcc").is_file()
+    assert toolchain.cuda_version == "11.8"
+    added = {path.name for path in toolchain.stubs.iterdir()}
+    added -= {path.name for path in bare.stubs.iterdir()}
+    assert added == {"libcublas.so", "libcublasLt.so", "libcusparse.so", "libcusolver.so"}
+    assert not (bare.cuda_home / "include").exists()
+    assert prepare(tx2, store, math=math) == toolchain
+    assert prepare(tx2, store) == bare
+
+
+@pytest.mark.parametrize(
+    ("arch", "platform", "release"),
+    [("7.2", "jetpack-5.1", ""), ("8.7", "jetpack-5.1", "11.8"), ("6.2", "debian-12", "11.8"),
+     ("8.7", "jetpack-6.2", "12.4"), ("11.0", "jetpack-7.2", "13.0")],
+)  # fmt: skip
+def test_math_libraries_go_with_the_toolkit_that_is_chosen(catalog, arch, platform, release):
+    chosen = plan(target(catalog, arch, platform))
+    wanted = [f"cuda-{name}-{release}" for name in ("math", "curand", "cufft")] if release else []
+    assert [part.name for part in chosen.math] == wanted
+    assert not set(chosen.math) & set(chosen.parts)
 
 
 def test_two_targets_of_a_platform_share_their_parts(store, catalog, tx2, outside):

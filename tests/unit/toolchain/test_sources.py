@@ -6,8 +6,14 @@ import pytest
 from jetship.errors import ConfigError, DownloadError
 from jetship.targets.parts import DebianSource, NamedPart, Part, WheelSource
 from jetship.toolchain import debian, layout, pypi, sources
-from jetship.toolchain.lock import Lock, Locked, lock_path, write_lock
-from jetship.toolchain.sources import has_part, lock_part, make_part, unpack_wheels
+from jetship.toolchain.lock import Lock, Locked, lock_path, read_lock, write_lock
+from jetship.toolchain.sources import (
+    download_bytes,
+    has_part,
+    lock_part,
+    make_part,
+    unpack_wheels,
+)
 
 DEBIAN = DebianSource(suite="bookworm", architecture="arm64", install=("libc6-dev",))
 WHEELS = WheelSource(
@@ -158,6 +164,23 @@ def test_wheels_are_unpacked_side_by_side(tmp_path, make_wheel_file):
     unpack_wheels([one, two], tmp_path / "site")
     assert (tmp_path / "site/one/x.py").read_text() == "1"
     assert (tmp_path / "site/two/x.py").read_text() == "2"
+
+
+def test_of_wheels_only_the_headers_may_be_unpacked(tmp_path, make_wheel_file):
+    wheel = make_wheel_file("one", {
+        "nvidia/cublas/include/cublas_v2.h": "1", "nvidia/cublas/lib/libcublas.so.11": "2",
+        "nvidia/include": "3",
+    })  # fmt: skip
+    unpack_wheels([wheel], tmp_path / "site", only="include")
+    files = [path for path in (tmp_path / "site").rglob("*") if path.is_file()]
+    assert [path.name for path in files] == ["cublas_v2.h"]
+
+
+def test_the_download_of_a_part_is_the_sum_of_its_files(catalog):
+    part = catalog.part("cuda-math-11.8")
+    files = read_lock(part.name).sources["wheels/aarch64/cp311"]
+    assert len(files) == 3
+    assert download_bytes(part) == sum(item.size for item in files)
 
 
 def test_a_damaged_wheel_is_named(tmp_path):
