@@ -16,6 +16,24 @@ Requires-Dist: numpy>=1.20
 
 Words.
 """
+# Of a release that knows archs up to 6.2, on a machine with toolkits of its own.
+CPP_EXTENSION = """\
+import os
+import torch
+from torch.utils import _helper
+CUDA = torch.version.cuda
+WHERE = __file__
+ROCM_HOME = "/opt/rocm"
+CUDA_HOME = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+def _get_cuda_arch_flags(cflags=None):
+    flags = []
+    for arch in os.environ["TORCH_CUDA_ARCH_LIST"].replace(" ", ";").split(";"):
+        if arch not in ("5.3", "6.2"):
+            raise ValueError(f"Unknown CUDA arch ({arch}) or GPU not supported")
+        num = arch.replace(".", "")
+        flags.append(f"-gencode=arch=compute_{num},code=sm_{num}")
+    return flags
+"""
 TORCH_FILES = {
     "__init__.py": "raise AssertionError('the real torch was imported')\n",
     "version.py": (
@@ -25,10 +43,16 @@ TORCH_FILES = {
     "torch_version.py": "from torch.version import __version__\n",
     "cuda/__init__.py": "raise AssertionError('the real torch.cuda was imported')\n",
     "utils/__init__.py": "raise AssertionError('the real torch.utils was imported')\n",
-    "utils/cpp_extension.py": "import torch\nCUDA = torch.version.cuda\nWHERE = __file__\n",
+    "utils/cpp_extension.py": CPP_EXTENSION,
+    "utils/_helper.py": "",
+    "nn/__init__.py": "raise AssertionError('the real torch.nn was imported')\n",
+    "distributed/rpc/__init__.py": "raise AssertionError('the real torch was imported')\n",
+    "include/ATen/Config.h": (
+        "#define AT_MKLDNN_ENABLED() 1\n#define AT_MKL_ENABLED() 0\n#define AT_PARALLEL_OPENMP 1\n"
+    ),
     "backends/__init__.py": "raise AssertionError('the real torch.backends was imported')\n",
     "_C.py": "raise AssertionError('the real torch._C was imported')\n",
-    "lib/libtorch_python.so": "\0__pybind11_internals_v4_gcc_libstdcpp_cxxabi1014__\0",
+    "lib/libtorch_python.so": "\0__pybind11_internals_v4_gcc_libstdcpp_cxxabi1014__\0_c10d_init\0",
 }
 SYSCONFIG = """\
 build_time_vars = {'CC': 'aarch64-linux-gnu-gcc -pthread', 'EXT_SUFFIX': '.cpython-311-aarch64.so',
