@@ -1,8 +1,7 @@
-"""Asks of torch what setup.py files of public extensions ask, and keeps the answers in the wheel."""
+"""Asks of torch what public setup.py files ask, and keeps the answers in the wheel."""
 
 import importlib.util
 import json
-import os
 from importlib.metadata import version
 from pathlib import Path
 
@@ -26,7 +25,7 @@ def attempt(ask):
     """Return an answer, or what was raised."""
     try:
         return ask()
-    except Exception as error:  # as setup.py files do
+    except Exception as error:  # noqa: BLE001 - as setup.py files do
         return type(error).__name__
 
 
@@ -64,11 +63,11 @@ answers = {
     "rocm": [ROCM_HOME, torch.version.hip],
     "hipify": bool(hipify_version),
     "distributed": torch.distributed.is_available(),
-    "header": os.path.exists(os.path.join(torch.__path__[0], "include/ATen/Functions.h")),
-    "beside": os.path.isdir(os.path.join(os.path.dirname(torch.__file__), "lib")),
+    "header": Path(torch.__path__[0], "include/ATen/Functions.h").exists(),
+    "beside": Path(torch.__file__).with_name("lib").is_dir(),
     "found": importlib.util.find_spec("torch").origin == torch.__file__,
-    "cmake": os.path.exists(os.path.join(torch.utils.cmake_prefix_path, "Torch/TorchConfig.cmake")),
-    "includes": all(os.path.isdir(path) for path in include_paths()),
+    "cmake": Path(torch.utils.cmake_prefix_path, "Torch/TorchConfig.cmake").exists(),
+    "includes": all(Path(path).is_dir() for path in include_paths()),
 }
 Path("asks/answers.json").write_text(json.dumps(answers))
 
