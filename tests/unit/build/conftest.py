@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -83,6 +84,19 @@ def toolchain(tmp_path, debian_12: Platform) -> Toolchain:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return made
+
+
+@pytest.fixture
+def jetpack_5(toolchain, catalog) -> Toolchain:
+    """A toolchain for Python 3.8, whose sysroot has no Python at all."""
+    shutil.rmtree(toolchain.sysroot)
+    (toolchain.torch / "version.py").write_text("__version__ = '2.1.0'\ncuda = None\n")
+    return Toolchain(catalog.platform("jetpack-5.1"), toolchain.root, "11.2")
+
+
+@pytest.fixture
+def xavier(catalog) -> Target:
+    return resolve(catalog, arch="7.2", platform="jetpack-5.1")[0]
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 import json
 import os
 import runpy
-import shutil
 import sys
-from dataclasses import replace
 
 import pytest
 from jetship import proc
@@ -14,11 +12,8 @@ from jetship.build.environment import (
     compose,
     create,
     max_jobs,
-    torch_facts,
 )
-from jetship.errors import ConfigError
 from jetship.targets.model import Target
-from jetship.targets.resolve import resolve
 from jetship.toolchain.model import Toolchain
 
 
@@ -113,19 +108,6 @@ def test_the_abi_of_wheels_stays_that_of_the_python_that_runs_setuptools(cross):
     assert soabi == f"{sys.implementation.cache_tag}-aarch64-linux-gnu"
 
 
-@pytest.fixture
-def jetpack_5(toolchain, catalog) -> Toolchain:
-    """A toolchain for Python 3.8, whose sysroot has no Python at all."""
-    shutil.rmtree(toolchain.sysroot)
-    (toolchain.torch / "version.py").write_text("__version__ = '2.1.0'\ncuda = None\n")
-    return Toolchain(catalog.platform("jetpack-5.1"), toolchain.root, "11.2")
-
-
-@pytest.fixture
-def xavier(catalog) -> Target:
-    return resolve(catalog, arch="7.2", platform="jetpack-5.1")[0]
-
-
 def test_a_python_of_which_only_the_names_are_known_gives_the_targets_suffix(
     jetpack_5, xavier, tmp_path
 ):
@@ -169,118 +151,6 @@ def test_the_targets_own_cuda_runtime_is_found_before_any_stub(toolchain, target
     folders = [flag for flag in flags if flag.startswith("-L")]
     lib64 = toolchain.cuda_home / "lib64"
     assert folders == [f"-L{tegra}", f"-L{lib64}", f"-L{toolchain.stubs}"]
-
-
-def test_the_facts_are_the_target_torchs_own(toolchain, target):
-    assert torch_facts(toolchain, target) == {
-        "target": "sm62-debian-12",
-        "site_packages": str(toolchain.site_packages),
-        "version": "2.7.1",
-        "git_version": "abc",
-        "cuda": "11.8",
-        "cxx11_abi": True,
-        "code": [[6, 2]],
-        "pybind11": {
-            "compiler_type": "_gcc", "stdlib": "_libstdcpp", "build_abi": "_cxxabi1014"
-        },
-        "distributed": True,
-        "mkl": False,
-        "mkldnn": True,
-        "openmp": True,
-        "cudnn": False,
-        "nccl": False,
-    }  # fmt: skip
-
-
-def test_what_no_file_says_is_none(jetpack_5, xavier):
-    (jetpack_5.torch / "include/ATen/Config.h").unlink()
-    facts = torch_facts(jetpack_5, xavier)
-    unknown = ("mkl", "mkldnn", "openmp", "cudnn", "nccl")
-    assert {name: facts[name] for name in unknown} == dict.fromkeys(unknown)
-
-
-def test_nvidias_build_has_its_own_version_and_not_upstreams_commit(jetpack_5, xavier):
-    facts = torch_facts(jetpack_5, xavier)
-    assert (facts["version"], facts["git_version"]) == ("2.1.0a0+41361538.nv23.06", None)
-
-
-def test_the_label_of_the_targets_own_wheel_stays(toolchain, target):
-    (toolchain.torch / "version.py").write_text("__version__ = '2.7.1+cpu'\ncuda = None\n")
-    assert torch_facts(toolchain, target)["version"] == "2.7.1+cpu"
-
-
-@pytest.mark.parametrize(
-    ("pin", "number"), [("9.19.0.56", 91900), ("8.9.2.26", 8902), ("9.1.0.70", 90100)]
-)
-def test_packages_that_torch_is_pinned_to_give_their_versions(cuda_torch, pin, number):
-    toolchain, target = cuda_torch
-    facts = _facts_with_requirements(
-        toolchain, target,
-        f'nvidia-cudnn-cu13=={pin}; platform_system == "Linux"',
-        'nvidia-nccl-cu12==2.1.1; platform_machine == "riscv64"',
-        'nvidia-nccl-cu13==2.28.9; platform_system == "Linux"',
-    )  # fmt: skip
-    assert (facts["cudnn"], facts["nccl"]) == (number, [2, 28, 9])
-
-
-def test_packages_that_are_not_pinned_say_nothing(cuda_torch):
-    facts = _facts_with_requirements(*cuda_torch, "nvidia-cudnn-cu13>=9", "nvidia-nccl-cu13")
-    assert (facts["cudnn"], facts["nccl"]) == (None, None)
-
-
-@pytest.fixture
-def cuda_torch(toolchain, debian_12, target):
-    """A toolchain and target whose torch is a CUDA build."""
-    torch = debian_12.torch.model_copy(update={"cuda": "13.0"})
-    platform = debian_12.model_copy(update={"torch": torch})
-    return replace(toolchain, platform=platform), replace(target, platform=platform)
-
-
-def _facts_with_requirements(toolchain, target, *requirements):
-    lines = ["Name: torch", *(f"Requires-Dist: {text}" for text in requirements)]
-    metadata = toolchain.site_packages / "torch-2.7.1.dist-info/METADATA"
-    metadata.parent.mkdir()
-    metadata.write_text("\n".join(lines) + "\n\nRequires-Dist: nvidia-cudnn-cu13==1.0.0\n")
-    return torch_facts(toolchain, target)
-
-
-def test_a_torch_without_pybind11_tags_gives_none(toolchain, target):
-    (toolchain.torch / "lib/libtorch_python.so").write_bytes(b"\x7fELF")
-    assert set(torch_facts(toolchain, target)["pybind11"].values()) == {None}
-
-
-def test_a_torch_of_another_release_is_refused(toolchain, target):
-    (toolchain.torch / "version.py").write_text("__version__ = '2.6.0+cpu'\ncuda = None\n")
-    with pytest.raises(
-        ConfigError, match=r"holds torch 2\.6\.0\+cpu, and the platform says 2\.7\.1"
-    ) as caught:
-        torch_facts(toolchain, target)
-    assert "--torch-wheel" in caught.value.fix
-
-
-def test_the_local_label_of_a_torch_is_no_other_release(toolchain, target):
-    (toolchain.torch / "version.py").write_text("__version__ = '2.7.1+cpu'\ncuda = '12.6'\n")
-    assert torch_facts(toolchain, target)["cuda"] == "12.6"
-
-
-@pytest.mark.parametrize(
-    ("version", "fits"),
-    [
-        ("2.1.0", True),
-        ("2.1.2+cpu", True),
-        ("2.1.0a0+41361538.nv23.06", True),
-        ("2.2.0", False),
-        ("2.0.1", False),
-        ("1.1.0", False),
-    ],
-)
-def test_upstreams_release_stands_for_nvidias_snapshot_of_it(jetpack_5, xavier, version, fits):
-    (jetpack_5.torch / "version.py").write_text(f"__version__ = '{version}'\ncuda = None\n")
-    if fits:
-        assert torch_facts(jetpack_5, xavier)["cuda"] == "11.2"
-    else:
-        with pytest.raises(ConfigError, match=r"the platform says 2\.1\.0a0\+41361538"):
-            torch_facts(jetpack_5, xavier)
 
 
 @pytest.mark.parametrize(

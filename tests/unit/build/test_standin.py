@@ -42,6 +42,17 @@ def ask(ask_of, fat_target) -> Ask:
 
 
 @pytest.fixture
+def state_fact(ask, tmp_path) -> Callable[[str, object], None]:
+    """Let the stand-in that `ask` asks have another fact."""
+
+    def state_fact(fact: str, value: object) -> None:
+        path = tmp_path / "cross/torch-facts.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), fact: value}))
+
+    return state_fact
+
+
+@pytest.fixture
 def ask_cpu(ask_of, debian_12) -> Ask:
     """Ask the stand-in for a build without device code."""
     return ask_of(Target((), debian_12))
@@ -203,7 +214,6 @@ UNANSWERED = {
     "torch.cuda.get_device_properties(0).name": (
         "AttributeError", "torch.cuda.get_device_properties().name"
     ),
-    "torch.cuda.nccl.version()": ("AttributeError", "torch.cuda.nccl.version"),
     "torch.backends.quantized": ("AttributeError", "torch.backends.quantized"),
     "torch.version.nonsense": ("AttributeError", "torch.version.nonsense"),
     "from torch import Tensor": ("ModuleNotFoundError", "torch.Tensor"),
@@ -277,13 +287,46 @@ def test_a_torch_of_the_build_machine_is_never_imported(ask_of, fat_target, tool
         assert "of the build machine" not in error
 
 
-@pytest.mark.parametrize("fact", ["openmp", "mkl", "cudnn"])
-def test_what_no_file_says_is_refused_and_not_guessed(ask, tmp_path, fact):
-    path = tmp_path / "cross/torch-facts.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), fact: None}))
-    done = ask("import torch", f"torch.backends.{fact}.is_available()")
-    assert f"asks for torch.backends.{fact}.is_available of" in done.stderr
+@pytest.mark.parametrize(
+    ("fact", "question"),
+    [
+        ("openmp", "torch.backends.openmp.is_available"),
+        ("openmp", "torch.__config__.parallel_info"),
+        ("mkl", "torch.backends.mkl.is_available"),
+        ("cudnn", "torch.backends.cudnn.is_available"),
+        ("cudnn", "torch.backends.cudnn.version"),
+        ("nccl", "torch.cuda.nccl.version"),
+        ("git_version", "torch.version.git_version"),
+    ],
+)
+def test_what_no_file_says_is_refused_and_not_guessed(ask, state_fact, fact, question):
+    state_fact(fact, None)
+    done = ask("import torch", question if fact == "git_version" else f"{question}()")
+    assert f"asks for {question} of" in done.stderr
     assert done.status == 1
+
+
+@pytest.mark.parametrize(
+    ("fact", "expression", "answer"),
+    [
+        (("nccl", [2, 28, 9]), "torch.cuda.nccl.version()", "(2, 28, 9)"),
+        (("cudnn", 91900), "torch.backends.cudnn.version()", "91900"),
+        (("cudnn", 91900), "torch.backends.cudnn.is_available()", "True"),
+        (("openmp", False), "'OpenMP not found' in torch.__config__.show()", "True"),
+        (("openmp", False), "'backend: OpenMP' in torch.__config__.parallel_info()", "False"),
+        (("distributed", False), "torch.distributed.is_available()", "False"),
+        (("code", [[8, 7]]), "torch.cuda.is_bf16_supported(including_emulation=False)", "True"),
+    ],
+)
+def test_other_targets_give_other_answers(ask, state_fact, fact, expression, answer):
+    state_fact(*fact)
+    done = ask("import torch", f"print({expression})")
+    assert (done.stdout, done.stderr) == (f"{answer}\n", "")
+
+
+def test_a_torch_without_nccl_raises_what_torch_raises(ask):
+    done = ask("import torch", "torch.cuda.nccl.version()")
+    assert done.stderr.endswith("AttributeError: torch 2.7.1 is built without NCCL\n")
 
 
 def test_nothing_is_written_into_the_toolchain(ask, toolchain):

@@ -5,9 +5,10 @@ from torch._standin import FACTS, unanswered, unknown_to
 
 def version():
     """Return NCCL's version, as (2, 28, 9)."""
-    if not FACTS["nccl"]:
-        # A torch without NCCL raises an AttributeError, too.
+    if FACTS["nccl"] is None:
         raise unanswered("torch.cuda.nccl.version")
+    if not FACTS["nccl"]:  # torch itself raises this kind
+        raise AttributeError("torch %s is built without NCCL" % FACTS["version"])
     return tuple(FACTS["nccl"])
 
 
