@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import ninja
-from packaging.version import Version
 
-from jetship.errors import ConfigError
+from jetship.build.torchfacts import torch_facts
 from jetship.store import write_atomically
 from jetship.targets.model import Target
-from jetship.toolchain.model import SITE_PACKAGES, Toolchain
+from jetship.toolchain.model import Toolchain
 
 STANDIN = Path(__file__).parent / "standin"
 SYSCONFIG_MODULE = "_jetship_sysconfigdata"
@@ -56,10 +55,20 @@ def create(toolchain: Toolchain, target: Target, folder: Path) -> CrossEnvironme
     """
     folder.mkdir(parents=True, exist_ok=True)
     facts = folder / "torch-facts.json"
-    write_atomically(facts, json.dumps(torch_facts(toolchain, target), indent=2).encode())
+    values = torch_facts(toolchain, target)
+    write_atomically(facts, json.dumps(values, indent=2).encode())
+    _write_torch_metadata(folder, str(values["version"]))
     module = folder / f"{SYSCONFIG_MODULE}.py"
     write_atomically(module, _sysconfig_source(toolchain).encode())
     return CrossEnvironment(folder, _variables(toolchain, target, folder, facts))
+
+
+def _write_torch_metadata(folder: Path, version: str) -> None:
+    """Let importlib.metadata and pkg_resources, which setup.py files also ask, find torch."""
+    metadata = folder / f"torch-{version}.dist-info" / "METADATA"
+    metadata.parent.mkdir(exist_ok=True)
+    text = f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n"
+    write_atomically(metadata, text.encode())
 
 
 def compose(
@@ -78,51 +87,6 @@ def compose(
     kept.update(cross.variables)
     kept["PATH"] = os.pathsep.join([cross.variables["PATH"], path])
     return kept
-
-
-def torch_facts(toolchain: Toolchain, target: Target) -> dict[str, object]:
-    """Return what the stand-in for torch answers, read from the target's torch itself.
-
-    Raises:
-        ConfigError: the torch in the toolchain is another release than the platform's.
-    """
-    own = runpy.run_path(str(toolchain.torch / "version.py"))
-    _require_torch(toolchain, str(own["__version__"]))
-    return {
-        "site_packages": str(toolchain.site_packages),
-        "cuda": (own["cuda"] or toolchain.cuda_version) if target.code else None,
-        "cxx11_abi": toolchain.platform.torch.cxx11_abi,
-        "code": [[code.arch.major, code.arch.minor] for code in target.code],
-        "pybind11": _pybind11_abi(toolchain.torch / "lib" / "libtorch_python.so"),
-    }
-
-
-def _require_torch(toolchain: Toolchain, found: str) -> None:
-    """Refuse another torch than the platform's: another release, or another minor one.
-
-    NVIDIA's builds are snapshots before a release of upstream's, whose headers serve them.
-    """
-    wanted = Version(toolchain.platform.torch.version)
-    digits = 3 if toolchain.evidence(SITE_PACKAGES) == "exact" else 2
-    if Version(found).release[:digits] != wanted.release[:digits]:
-        raise ConfigError(
-            f"the toolchain of {toolchain.platform.name} holds torch {found}, "
-            f"and the platform says {wanted}",
-            fix="pass the wheel of the platform's own torch with --torch-wheel, or describe the "
-            "platform that has this one in a --targets-file",
-        )
-
-
-def _pybind11_abi(library: Path) -> dict[str, str | None]:
-    """Read pybind11's ABI tags out of libtorch_python, whose internals id is made of them."""
-    match = re.search(
-        rb"__pybind11_internals_v\d+(_gcc|_clang)(_libstdcpp|_libcpp)(_cxxabi\d+)",
-        library.read_bytes(),
-    )
-    if match is None:
-        return {"compiler_type": None, "stdlib": None, "build_abi": None}
-    compiler, stdlib, abi = (part.decode() for part in match.groups())
-    return {"compiler_type": compiler, "stdlib": stdlib, "build_abi": abi}
 
 
 def _sysconfig_source(toolchain: Toolchain) -> str:

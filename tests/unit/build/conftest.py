@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,24 @@ Requires-Dist: numpy>=1.20
 
 Words.
 """
+# Of a release that knows archs up to 6.2, on a machine with toolkits of its own.
+CPP_EXTENSION = """\
+import os
+import torch
+from torch.utils import _helper
+CUDA = torch.version.cuda
+WHERE = __file__
+ROCM_HOME = "/opt/rocm"
+CUDA_HOME = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+def _get_cuda_arch_flags(cflags=None):
+    flags = []
+    for arch in os.environ["TORCH_CUDA_ARCH_LIST"].replace(" ", ";").split(";"):
+        if arch not in ("5.3", "6.2"):
+            raise ValueError(f"Unknown CUDA arch ({arch}) or GPU not supported")
+        num = arch.replace(".", "")
+        flags.append(f"-gencode=arch=compute_{num},code=sm_{num}")
+    return flags
+"""
 TORCH_FILES = {
     "__init__.py": "raise AssertionError('the real torch was imported')\n",
     "version.py": (
@@ -25,10 +44,16 @@ TORCH_FILES = {
     "torch_version.py": "from torch.version import __version__\n",
     "cuda/__init__.py": "raise AssertionError('the real torch.cuda was imported')\n",
     "utils/__init__.py": "raise AssertionError('the real torch.utils was imported')\n",
-    "utils/cpp_extension.py": "import torch\nCUDA = torch.version.cuda\nWHERE = __file__\n",
+    "utils/cpp_extension.py": CPP_EXTENSION,
+    "utils/_helper.py": "",
+    "nn/__init__.py": "raise AssertionError('the real torch.nn was imported')\n",
+    "distributed/rpc/__init__.py": "raise AssertionError('the real torch was imported')\n",
+    "include/ATen/Config.h": (
+        "#define AT_MKLDNN_ENABLED() 1\n#define AT_MKL_ENABLED() 0\n#define AT_PARALLEL_OPENMP 1\n"
+    ),
     "backends/__init__.py": "raise AssertionError('the real torch.backends was imported')\n",
     "_C.py": "raise AssertionError('the real torch._C was imported')\n",
-    "lib/libtorch_python.so": "\0__pybind11_internals_v4_gcc_libstdcpp_cxxabi1014__\0",
+    "lib/libtorch_python.so": "\0__pybind11_internals_v4_gcc_libstdcpp_cxxabi1014__\0_c10d_init\0",
 }
 SYSCONFIG = """\
 build_time_vars = {'CC': 'aarch64-linux-gnu-gcc -pthread', 'EXT_SUFFIX': '.cpython-311-aarch64.so',
@@ -59,6 +84,19 @@ def toolchain(tmp_path, debian_12: Platform) -> Toolchain:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return made
+
+
+@pytest.fixture
+def jetpack_5(toolchain, catalog) -> Toolchain:
+    """A toolchain for Python 3.8, whose sysroot has no Python at all."""
+    shutil.rmtree(toolchain.sysroot)
+    (toolchain.torch / "version.py").write_text("__version__ = '2.1.0'\ncuda = None\n")
+    return Toolchain(catalog.platform("jetpack-5.1"), toolchain.root, "11.2")
+
+
+@pytest.fixture
+def xavier(catalog) -> Target:
+    return resolve(catalog, arch="7.2", platform="jetpack-5.1")[0]
 
 
 @pytest.fixture

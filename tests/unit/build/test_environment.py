@@ -1,7 +1,6 @@
 import json
 import os
 import runpy
-import shutil
 import sys
 
 import pytest
@@ -13,11 +12,8 @@ from jetship.build.environment import (
     compose,
     create,
     max_jobs,
-    torch_facts,
 )
-from jetship.errors import ConfigError
 from jetship.targets.model import Target
-from jetship.targets.resolve import resolve
 from jetship.toolchain.model import Toolchain
 
 
@@ -112,19 +108,6 @@ def test_the_abi_of_wheels_stays_that_of_the_python_that_runs_setuptools(cross):
     assert soabi == f"{sys.implementation.cache_tag}-aarch64-linux-gnu"
 
 
-@pytest.fixture
-def jetpack_5(toolchain, catalog) -> Toolchain:
-    """A toolchain for Python 3.8, whose sysroot has no Python at all."""
-    shutil.rmtree(toolchain.sysroot)
-    (toolchain.torch / "version.py").write_text("__version__ = '2.1.0'\ncuda = None\n")
-    return Toolchain(catalog.platform("jetpack-5.1"), toolchain.root, "11.2")
-
-
-@pytest.fixture
-def xavier(catalog) -> Target:
-    return resolve(catalog, arch="7.2", platform="jetpack-5.1")[0]
-
-
 def test_a_python_of_which_only_the_names_are_known_gives_the_targets_suffix(
     jetpack_5, xavier, tmp_path
 ):
@@ -168,57 +151,6 @@ def test_the_targets_own_cuda_runtime_is_found_before_any_stub(toolchain, target
     folders = [flag for flag in flags if flag.startswith("-L")]
     lib64 = toolchain.cuda_home / "lib64"
     assert folders == [f"-L{tegra}", f"-L{lib64}", f"-L{toolchain.stubs}"]
-
-
-def test_the_facts_are_the_target_torchs_own(toolchain, target):
-    assert torch_facts(toolchain, target) == {
-        "site_packages": str(toolchain.site_packages),
-        "cuda": "11.8",
-        "cxx11_abi": True,
-        "code": [[6, 2]],
-        "pybind11": {
-            "compiler_type": "_gcc", "stdlib": "_libstdcpp", "build_abi": "_cxxabi1014"
-        },
-    }  # fmt: skip
-
-
-def test_a_torch_without_pybind11_tags_gives_none(toolchain, target):
-    (toolchain.torch / "lib/libtorch_python.so").write_bytes(b"\x7fELF")
-    assert set(torch_facts(toolchain, target)["pybind11"].values()) == {None}
-
-
-def test_a_torch_of_another_release_is_refused(toolchain, target):
-    (toolchain.torch / "version.py").write_text("__version__ = '2.6.0+cpu'\ncuda = None\n")
-    with pytest.raises(
-        ConfigError, match=r"holds torch 2\.6\.0\+cpu, and the platform says 2\.7\.1"
-    ) as caught:
-        torch_facts(toolchain, target)
-    assert "--torch-wheel" in caught.value.fix
-
-
-def test_the_local_label_of_a_torch_is_no_other_release(toolchain, target):
-    (toolchain.torch / "version.py").write_text("__version__ = '2.7.1+cpu'\ncuda = '12.6'\n")
-    assert torch_facts(toolchain, target)["cuda"] == "12.6"
-
-
-@pytest.mark.parametrize(
-    ("version", "fits"),
-    [
-        ("2.1.0", True),
-        ("2.1.2+cpu", True),
-        ("2.1.0a0+41361538.nv23.06", True),
-        ("2.2.0", False),
-        ("2.0.1", False),
-        ("1.1.0", False),
-    ],
-)
-def test_upstreams_release_stands_for_nvidias_snapshot_of_it(jetpack_5, xavier, version, fits):
-    (jetpack_5.torch / "version.py").write_text(f"__version__ = '{version}'\ncuda = None\n")
-    if fits:
-        assert torch_facts(jetpack_5, xavier)["cuda"] == "11.2"
-    else:
-        with pytest.raises(ConfigError, match=r"the platform says 2\.1\.0a0\+41361538"):
-            torch_facts(jetpack_5, xavier)
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,22 @@
 """A stand-in for torch that answers what a setup.py asks, with the facts of the target.
 
-It comes first on the build's path. The target's own torch folder stands behind it in
-`__path__`, so `torch.utils.cpp_extension` and whatever else is plain Python is the target's,
-and the flags are those of that release. The target's compiled half is never loaded.
+It comes first on the build's path. `torch.utils.cpp_extension` and the plain Python that it needs
+are the target's own, so that the flags are those of that release. The target's compiled half is
+never loaded, no GPU is ever asked for, and a question that has no answer says so. docs/standin.md
+lists the questions.
 """
 
-import json
-import os
+import sys
 
-with open(os.environ["JETSHIP_STANDIN_FACTS"], encoding="utf-8") as _stream:
-    _FACTS = json.load(_stream)
+from torch import _standin
 
-_TARGET = os.path.join(_FACTS["site_packages"], "torch")
-__path__.append(_TARGET)
+_standin.take_the_place_of_torch(sys.modules[__name__])
 
-from torch import _C, __config__, backends, cuda, utils, version, xpu
+from torch import _C, __config__, backends, cuda, distributed, utils, version, xpu
 from torch.torch_version import __version__
 
-__all__ = ["_C", "__config__", "__version__", "backends", "cuda", "utils", "version", "xpu"]
+__all__ = ["_C", "__config__", "__version__", "backends", "cuda", "distributed", "utils",
+           "version", "xpu"]  # fmt: skip
 
 
 def compiled_with_cxx11_abi():
@@ -25,9 +24,4 @@ def compiled_with_cxx11_abi():
     return _C._GLIBCXX_USE_CXX11_ABI
 
 
-def __getattr__(name):
-    raise AttributeError(
-        "this build asks torch.%s of the target's torch %s, which jetship's stand-in cannot "
-        "answer without running the target's code. Please report it to jetship with the line "
-        "of setup.py that asks." % (name, version.__version__)
-    )
+__getattr__ = _standin.unknown_to(__name__)

@@ -3,14 +3,18 @@
 import os
 import runpy
 
-from torch import _FACTS
+from torch._standin import FACTS, TARGET, unknown_to
 
-_own = runpy.run_path(os.path.join(_FACTS["site_packages"], "torch", "version.py"))
+globals().update({
+    name: value
+    for name, value in runpy.run_path(os.path.join(TARGET, "version.py")).items()
+    if not name.startswith("_") and name not in ("Optional", "git_version")
+})  # fmt: skip
 
-__version__ = _own["__version__"]
-debug = _own.get("debug", False)
-git_version = _own.get("git_version")
-hip = None
-xpu = None
+__version__ = FACTS["version"]
+if FACTS["git_version"] is not None:
+    git_version = FACTS["git_version"]
 # A CPU build of torch says None here, and its headers serve a CUDA extension all the same.
-cuda = _FACTS["cuda"]
+cuda = FACTS["cuda"]
+
+__getattr__ = unknown_to(__name__)

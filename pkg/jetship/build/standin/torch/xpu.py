@@ -1,4 +1,6 @@
-"""No Jetson has an Intel GPU."""
+"""No target has an Intel GPU."""
+
+from torch._standin import unknown_to
 
 
 def _is_compiled():
@@ -10,6 +12,14 @@ def is_available():
     return False
 
 
+def device_count():
+    """Return 0."""
+    return 0
+
+
 def get_arch_list():
     """Return no archs."""
     return []
+
+
+__getattr__ = unknown_to(__name__)

@@ -1,7 +1,8 @@
 """Which backends the target's torch was built with."""
 
-from types import SimpleNamespace
+from torch._standin import unknown_to
+from torch.backends import cuda, cudnn, mkl, mkldnn, mps, openmp
 
-cuda = SimpleNamespace(is_built=lambda: True)
-cudnn = SimpleNamespace(is_available=lambda: True)
-mps = SimpleNamespace(is_built=lambda: False, is_available=lambda: False)
+__all__ = ["cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp"]
+
+__getattr__ = unknown_to(__name__)

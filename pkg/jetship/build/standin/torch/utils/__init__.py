@@ -2,6 +2,9 @@
 
 import os
 
-from torch import _FACTS
+from torch._standin import TARGET, unknown_to
 
-__path__.append(os.path.join(_FACTS["site_packages"], "torch", "utils"))
+__file__ = os.path.join(TARGET, "utils", "__init__.py")
+cmake_prefix_path = os.path.join(TARGET, "share", "cmake")
+
+__getattr__ = unknown_to(__name__)
