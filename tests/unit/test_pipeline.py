@@ -74,7 +74,7 @@ def run(catalog, store, tmp_path):
 def run_id(catalog, store, tmp_path):
     def run_id(name: str, own: OwnParts):
         project, dist = Project(tmp_path / "ops", None), tmp_path / "dist"
-        return produce(project, [resolve_id(catalog, name)], store, dist, own)
+        return produce(project, [resolve_id(catalog, name)], store, dist, OwnSupply(own))
 
     return run_id
 

@@ -365,7 +365,7 @@ def test_no_option_of_any_task_may_be_empty(call, project, name, option):
 
 def test_an_empty_board_is_told_which_there_are(call, project):
     assert "; board is one of nano, tx1, tx2, xavier" in call("build", "--board", "")[2]
-    assert "; jetpack is one of 4.6, " in call("build", "--jetpack=")[2]
+    assert "; jetpack is one of 4.2, " in call("build", "--jetpack=")[2]
 
 
 def invoke(*words: str, cwd: Path = ROOT) -> proc.Finished:
