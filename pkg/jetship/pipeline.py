@@ -89,9 +89,9 @@ def _produce(
 @contextlib.contextmanager
 def _only_build(project: Project, target: Target, store: Store, dist: Path) -> Iterator[None]:
     """Let builds that would write the same log and wheel run one after the other."""
-    place = f"{dist.resolve()}/{project.folder.resolve().name}"
+    place = f"{dist.resolve()}/{project.title}"
     name = f"build-{target.id}-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
-    with store.locked(name, doing=f"builds {project.folder} for {target.id}"):
+    with store.locked(name, doing=f"builds {project.title} for {target.id}"):
         yield
 
 

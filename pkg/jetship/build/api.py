@@ -1,11 +1,12 @@
 """Build one project for one target."""
 
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from jetship import console
-from jetship.build import environment, isolated
+from jetship.build import compilercache, environment, isolated
 from jetship.build.finish import finish
 from jetship.build.project import Project
 from jetship.build.wheelfile import Wheel
@@ -44,14 +45,20 @@ def build_project(
     """
     started = time.monotonic()
     logs.mkdir(parents=True, exist_ok=True)
-    log = logs / f"{project.folder.resolve().name}-{target.id}.log"
+    log = logs / f"{project.title}-{target.id}.log"
     log.write_bytes(b"")
-    console.step(f"building {project.folder} for {target.id}")
+    console.step(f"building {project.title} for {target.id}")
     with store.scratch() as scratch:
         with disk_errors(store.root):
             sources = scratch / "sources"
             project.copy_sources(sources)
-            cross = environment.create(toolchain, target, scratch / "cross")
+            cached = scratch / "compilations"
+            cross = environment.create(
+                toolchain,
+                target,
+                scratch / "cross",
+                compilercache.variables(store, cached, os.environ),
+            )
             console.note(_said(toolchain, target))
             built = isolated.build_wheel(
                 sources,
@@ -63,6 +70,7 @@ def build_project(
                 requirements=toolchain.build_requirements,
             )
             wheel = finish(Wheel.read(built), target, project)
+            console.note(str(compilercache.cache_use(cached)))
         path = wheel.write(out)
     seconds = time.monotonic() - started
     return BuiltWheel(path, sha256_of(path), target, log, seconds)

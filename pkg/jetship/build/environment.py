@@ -11,6 +11,7 @@ import os
 import pprint
 import re
 import runpy
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,10 +23,21 @@ from packaging.version import Version
 from jetship.errors import ConfigError
 from jetship.store import write_atomically
 from jetship.targets.model import Target
+from jetship.toolchain.layout import write_program
 from jetship.toolchain.model import SITE_PACKAGES, Toolchain
 
 STANDIN = Path(__file__).parent / "standin"
 SYSCONFIG_MODULE = "_jetship_sysconfigdata"
+
+# nvcc hands its own halves to the host compiler; caching those as well would only take space.
+_NVCC = """\
+#!/bin/sh
+# Written by jetship: nvcc, behind the compiler cache where the build has one.
+cache=${{JETSHIP_CCACHE:-}}
+unset JETSHIP_CCACHE
+{compiler_check}
+exec ${{cache:+"$cache"}} {nvcc} "$@"
+"""
 MEMORY_PER_JOB_BYTES = 2 << 30
 
 # What would lead a build back to the build machine's own headers, libraries or Python.
@@ -48,8 +60,16 @@ class CrossEnvironment:
     variables: Mapping[str, str]
 
 
-def create(toolchain: Toolchain, target: Target, folder: Path) -> CrossEnvironment:
+def create(
+    toolchain: Toolchain, target: Target, folder: Path, extra: Mapping[str, str] | None = None
+) -> CrossEnvironment:
     """Write the generated files of a cross environment into `folder`.
+
+    Args:
+        toolchain: the target's toolchain.
+        target: what to build for.
+        folder: where the generated files go.
+        extra: further variables of the environment.
 
     Raises:
         ConfigError: the toolchain's torch or Python is not what the platform file says.
@@ -59,7 +79,31 @@ def create(toolchain: Toolchain, target: Target, folder: Path) -> CrossEnvironme
     write_atomically(facts, json.dumps(torch_facts(toolchain, target), indent=2).encode())
     module = folder / f"{SYSCONFIG_MODULE}.py"
     write_atomically(module, _sysconfig_source(toolchain).encode())
-    return CrossEnvironment(folder, _variables(toolchain, target, folder, facts))
+    if target.code:
+        _lay_out_cuda(toolchain, folder / "cuda")
+    return CrossEnvironment(
+        folder, {**_variables(toolchain, target, folder, facts), **(extra or {})}
+    )
+
+
+def _lay_out_cuda(toolchain: Toolchain, view: Path) -> None:
+    """Make a CUDA_HOME that is the toolchain's, with a nvcc that asks the compiler cache first."""
+    real = toolchain.cuda_home
+    (view / "bin").mkdir(parents=True)
+    for entry in real.iterdir():
+        if entry.name != "bin":
+            (view / entry.name).symlink_to(entry)
+    for program in (real / "bin").iterdir():
+        if program.name != "nvcc":
+            (view / "bin" / program.name).symlink_to(program)
+    pinned = real.resolve().is_relative_to(toolchain.root.parent)
+    # A part's name is made of its packages' digests. Of a user's toolkit ccache reads the programs.
+    check = f"string:{real.resolve().name}" if pinned else "content"
+    text = _NVCC.format(
+        nvcc=shlex.quote(str(real / "bin/nvcc")),
+        compiler_check=f"export CCACHE_COMPILERCHECK={shlex.quote(check)}",
+    )
+    write_program(view / "bin/nvcc", text)
 
 
 def compose(
@@ -194,7 +238,7 @@ def _variables(toolchain: Toolchain, target: Target, folder: Path, facts: Path) 
     return {
         **_compilers(toolchain),
         "PATH": os.pathsep.join(
-            [str(toolchain.bin), str(toolchain.cuda_home / "bin"), ninja.BIN_DIR]
+            [str(toolchain.bin), str(folder / "cuda/bin"), ninja.BIN_DIR]
         ),
         "PYTHONPATH": os.pathsep.join([str(STANDIN), str(folder)]),
         "LC_ALL": "C.UTF-8",
@@ -204,7 +248,7 @@ def _variables(toolchain: Toolchain, target: Target, folder: Path, facts: Path) 
         "_PYTHON_HOST_PLATFORM": f"linux-{toolchain.platform.machine}",
         "JETSHIP_STANDIN_FACTS": str(facts),
         "JETSHIP_TARGET": target.id,
-        **_cuda_variables(toolchain, target),
+        **_cuda_variables(target, folder),
         # Import stubs define nothing, so a linker that drops what it sees no use for (Debian's
         # cross GCC asks for that) would drop libc10_cuda from NEEDED, and the loader then looks
         # for its symbols nowhere.
@@ -223,11 +267,11 @@ def _library_folders(toolchain: Toolchain) -> list[str]:
     return [f"-L{folder}" for folder in (*toolchain.cuda_libraries, toolchain.stubs)]
 
 
-def _cuda_variables(toolchain: Toolchain, target: Target) -> dict[str, str]:
+def _cuda_variables(target: Target, folder: Path) -> dict[str, str]:
     if not target.code:
         return {"FORCE_CUDA": "0"}
     return {
-        "CUDA_HOME": str(toolchain.cuda_home),
+        "CUDA_HOME": str(folder / "cuda"),
         "FORCE_CUDA": "1",
         "TORCH_CUDA_ARCH_LIST": target.arch_list,
     }
