@@ -20,6 +20,10 @@ STOP_GRACE_SECONDS = 5.0
 STOP_POLL_SECONDS = 0.02
 
 
+class TimedOutError(Exception):
+    """A program took longer than it may; it was stopped, with all that it had started."""
+
+
 @dataclass(frozen=True)
 class Finished:
     """A program that ended: its exit status and, where captured, what it wrote."""
@@ -60,6 +64,7 @@ def run(
     cwd: Path | None = None,
     log: Path | None = None,
     capture: bool = True,
+    seconds: float | None = None,
 ) -> Finished:
     """Run a program to its end and return how it ended; never raises for its exit status.
 
@@ -69,18 +74,20 @@ def run(
         cwd: its working folder.
         log: append stdout and stderr to this file instead of capturing them.
         capture: keep the output; False lets it go to this process's stderr.
+        seconds: how long it may take (default: as long as it likes).
 
     Raises:
+        TimedOutError: it took longer than `seconds`.
         ToolMissingError: the program does not exist, or cannot be executed on this machine.
     """
     words = [str(word) for word in argv]
     console.debug(f"+ {shlex.join(words)}")
     if log is not None:
         with log.open("ab") as sink:
-            return _finish(words, env, cwd, sink, sink)
+            return _finish(words, env, cwd, sink, sink, seconds)
     if capture:
-        return _finish(words, env, cwd, subprocess.PIPE, subprocess.PIPE)
-    return _finish(words, env, cwd, 2, 2)
+        return _finish(words, env, cwd, subprocess.PIPE, subprocess.PIPE, seconds)
+    return _finish(words, env, cwd, 2, 2, seconds)
 
 
 def _finish(
@@ -89,10 +96,14 @@ def _finish(
     cwd: Path | None,
     stdout: IO[bytes] | int,
     stderr: IO[bytes] | int,
+    seconds: float | None,
 ) -> Finished:
     with _start(argv, env, cwd, stdout, stderr) as child:
         try:
-            out, err = child.communicate()
+            out, err = child.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired as error:
+            stop_group(child)
+            raise TimedOutError(argv[0]) from error
         except BaseException:
             # Ctrl-C and every other way out: the compiler jobs of a build are the child's
             # children, so the whole group has to go.
