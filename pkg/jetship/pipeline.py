@@ -5,18 +5,22 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jetship import console
-from jetship.build.api import BuiltWheel, build_project
+from jetship import board, console
+from jetship.board import Board
+from jetship.build.api import NO_SETTINGS, BuiltWheel, Order, build_project
+from jetship.build.environment import max_jobs
 from jetship.build.project import Project
 from jetship.check.api import check_wheel
 from jetship.check.findings import Report
 from jetship.check.libraries import TargetLibraries
 from jetship.errors import CheckError, ConfigError, JetshipError
 from jetship.pin import pin_of
+from jetship.schedule import run_all
 from jetship.store import Store, disk_errors, sweep
+from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.catalog import Catalog
 from jetship.targets.model import Target, parse_target_id
 from jetship.toolchain.own import OwnParts
@@ -36,48 +40,78 @@ class Produced:
     error: JetshipError | None = None
 
 
-def produce(
-    project: Project,
-    targets: Sequence[Target],
-    store: Store,
-    dist: Path,
-    own_parts: OwnParts = NOTHING_OWN,
-) -> list[Produced]:
+@dataclass(frozen=True)
+class Request:
+    """What to produce, and how.
+
+    Args:
+        project: what is built.
+        dist: where checked wheels go.
+        own_parts: the user's, in place of a platform's.
+        settings: what deploy.yaml says of the build.
+        rebuild: build even where nothing has changed.
+    """
+
+    project: Project
+    dist: Path
+    own_parts: OwnParts = NOTHING_OWN
+    settings: BuildSettings = NO_SETTINGS
+    rebuild: bool = False
+
+
+def produce(request: Request, targets: Sequence[Target], store: Store) -> list[Produced]:
     """Build and check a project for every target; one that fails does not stop the rest.
 
-    A wheel that passes its check is in `dist`; one that does not is in `dist`/rejected, for
-    inspection.
+    A wheel that passes its check is in `request.dist`; one that does not is in its folder
+    rejected/, for inspection.
 
     Raises:
-        ConfigError: `dist` is a file.
+        ConfigError: `request.dist` is a file, or MAX_JOBS is not a number.
     """
-    if dist.exists() and not dist.is_dir():
-        raise ConfigError(f"{dist} is not a folder", fix="name another one with --dist DIR")
-    results = []
-    for target in targets:
-        try:
-            results.append(_produce(project, target, store, dist, own_parts))
-        except JetshipError as error:
-            if len(targets) > 1:
-                console.error(f"{target.id}: {error}")
-            results.append(Produced(target, error=error))
-    return results
+    if request.dist.exists() and not request.dist.is_dir():
+        raise ConfigError(f"{request.dist} is not a folder", fix="name another one with --dist DIR")
+    several = len(targets) > 1
+    with board.shown([target.id for target in targets]) as shown:
+
+        def work(target: Target, jobs: int) -> Produced:
+            with console.speaking_of(target.id if several else ""):
+                shown.begin(target.id)
+                try:
+                    result = _produce(request, target, store, shown, jobs)
+                    shown.end(target.id, "done" if result.error is None else "rejected")
+                except JetshipError as error:
+                    if several:
+                        console.error(str(error))
+                    shown.end(target.id, "failed")
+                    result = Produced(target, error=error)
+                return result
+
+        return run_all(targets, work, jobs=max_jobs())
 
 
 def _produce(
-    project: Project, target: Target, store: Store, dist: Path, own_parts: OwnParts
+    request: Request, target: Target, store: Store, shown: Board, jobs: int
 ) -> Produced:
-    toolchain = prepare(target, store, own_parts)
+    shown.doing(target.id, "toolchain")
+    toolchain = prepare(target, store, request.own_parts)
+    project, dist = request.project, request.dist
     with _only_build(project, target, store, dist), _staging(dist) as staging:
-        logs = dist / "logs"
-        built = build_project(project, target, toolchain, store=store, out=staging, logs=logs)
+        shown.doing(target.id, "builds")
+        built = build_project(
+            Order(project, target, toolchain, request.settings, jobs),
+            store=store,
+            out=staging,
+            logs=dist / "logs",
+            rebuild=request.rebuild,
+        )
+        shown.doing(target.id, "checks")
         console.step(f"checking {built.path.name}")
         report = check_wheel(built.path, target, TargetLibraries.of(toolchain))
         accepted = report.outcome == "pass"
         final = (dist if accepted else dist / REJECTED) / built.path.name
         final.parent.mkdir(parents=True, exist_ok=True)
         built.path.replace(final)
-    wheel = BuiltWheel(final, built.sha256, target, built.log, built.seconds)
+    wheel = replace(built, path=final)
     error = None if accepted else CheckError(
         f"{final.name} does not fit {target.id}" if report.outcome == "fail"
         else f"it cannot be told whether {final.name} fits {target.id}",

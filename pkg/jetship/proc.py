@@ -7,8 +7,10 @@ import shlex
 import shutil
 import signal
 import subprocess  # noqa: TID251 - the one place that may
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -22,6 +24,60 @@ STOP_POLL_SECONDS = 0.02
 
 class TimedOutError(Exception):
     """A program took longer than it may; it was stopped, with all that it had started."""
+
+
+class StoppedError(Exception):
+    """A program was stopped, or not started, because the work that it belongs to has ended."""
+
+
+class Stopper:
+    """Ends the programs that other threads run, and lets them start no more."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._children: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Stop every program that runs in a `with_stopper` of this one."""
+        with self._lock:
+            self._stopped = True
+            children = list(self._children)
+        for child in children:
+            stop_group(child)
+
+    @contextlib.contextmanager
+    def watching(self, child: "subprocess.Popen[bytes]") -> Iterator[None]:
+        """Let `stop` end a child while the body runs.
+
+        Raises:
+            StoppedError: it was, or `stop` was called before.
+        """
+        with self._lock:
+            self._children.add(child)
+            late = self._stopped
+        if late:
+            stop_group(child)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._children.discard(child)
+        if self._stopped:
+            raise StoppedError
+
+
+_stopper: ContextVar[Stopper | None] = ContextVar("stopper", default=None)
+
+
+@contextlib.contextmanager
+def with_stopper(stopper: Stopper) -> Iterator[None]:
+    """Put the programs that this thread runs in the body under a stopper."""
+    token = _stopper.set(stopper)
+    try:
+        yield
+    finally:
+        _stopper.reset(token)
 
 
 @dataclass(frozen=True)
@@ -98,7 +154,8 @@ def _finish(
     stderr: IO[bytes] | int,
     seconds: float | None,
 ) -> Finished:
-    with _start(argv, env, cwd, stdout, stderr) as child:
+    stopper = _stopper.get() or Stopper()
+    with _start(argv, env, cwd, stdout, stderr) as child, stopper.watching(child):
         try:
             out, err = child.communicate(timeout=seconds)
         except subprocess.TimeoutExpired as error:

@@ -38,6 +38,20 @@ unset JETSHIP_CCACHE
 {compiler_check}
 exec ${{cache:+"$cache"}} {nvcc} "$@"
 """
+
+# A setup.py that asks for the GPU's compute capability means the GPU that it builds for.
+_NVIDIA_SMI = """\
+#!/bin/sh
+# Written by jetship: the build machine's own GPU, where it has one, is not the target's.
+case " $* " in
+*"--query-gpu=compute_cap "*)
+    case " $* " in *noheader*) ;; *) echo compute_cap ;; esac
+    {answers}
+    ;;
+esac
+echo "nvidia-smi: this is a cross build for {target}, whose GPU is not here to be asked (jetship)" >&2
+exit 9
+"""
 MEMORY_PER_JOB_BYTES = 2 << 30
 
 # What would lead a build back to the build machine's own headers, libraries or Python.
@@ -61,7 +75,12 @@ class CrossEnvironment:
 
 
 def create(
-    toolchain: Toolchain, target: Target, folder: Path, extra: Mapping[str, str] | None = None
+    toolchain: Toolchain,
+    target: Target,
+    folder: Path,
+    *,
+    jobs: int,
+    extra: Mapping[str, str] | None = None,
 ) -> CrossEnvironment:
     """Write the generated files of a cross environment into `folder`.
 
@@ -69,7 +88,8 @@ def create(
         toolchain: the target's toolchain.
         target: what to build for.
         folder: where the generated files go.
-        extra: further variables of the environment.
+        jobs: how many compilers may run at once.
+        extra: further variables of the environment; its LDFLAGS come behind the target's.
 
     Raises:
         ConfigError: the toolchain's torch or Python is not what the platform file says.
@@ -81,9 +101,19 @@ def create(
     write_atomically(module, _sysconfig_source(toolchain).encode())
     if target.code:
         _lay_out_cuda(toolchain, folder / "cuda")
-    return CrossEnvironment(
-        folder, {**_variables(toolchain, target, folder, facts), **(extra or {})}
-    )
+    _write_nvidia_smi(target, folder)
+    variables = _variables(toolchain, target, folder, facts) | {"MAX_JOBS": str(jobs)}
+    more = dict(extra or {})
+    if "LDFLAGS" in more:
+        more["LDFLAGS"] = f"{variables['LDFLAGS']} {more['LDFLAGS']}"
+    return CrossEnvironment(folder, {**variables, **more})
+
+
+def _write_nvidia_smi(target: Target, folder: Path) -> None:
+    archs = " ".join(str(code.arch) for code in target.code)
+    answers = f"printf '%s\\n' {archs}; exit 0" if target.code else ":"
+    (folder / "bin").mkdir()
+    write_program(folder / "bin/nvidia-smi", _NVIDIA_SMI.format(answers=answers, target=target.id))
 
 
 def _lay_out_cuda(toolchain: Toolchain, view: Path) -> None:
@@ -238,7 +268,7 @@ def _variables(toolchain: Toolchain, target: Target, folder: Path, facts: Path) 
     return {
         **_compilers(toolchain),
         "PATH": os.pathsep.join(
-            [str(toolchain.bin), str(folder / "cuda/bin"), ninja.BIN_DIR]
+            [str(folder / "bin"), str(toolchain.bin), str(folder / "cuda/bin"), ninja.BIN_DIR]
         ),
         "PYTHONPATH": os.pathsep.join([str(STANDIN), str(folder)]),
         "LC_ALL": "C.UTF-8",
@@ -256,7 +286,6 @@ def _variables(toolchain: Toolchain, target: Target, folder: Path, facts: Path) 
         "LDFLAGS": " ".join(
             ["-Wl,--no-as-needed", "-Wl,--discard-all", *_library_folders(toolchain)]
         ),
-        "MAX_JOBS": str(max_jobs()),
         # torch asks whether the compiler is the one that built it; the toolchain chose it.
         "TORCH_DONT_CHECK_COMPILER_ABI": "1",
     }
@@ -278,7 +307,21 @@ def _cuda_variables(target: Target, folder: Path) -> dict[str, str]:
 
 
 def max_jobs() -> int:
-    """Return how many compilers may run at once: a core and 2 GiB of free memory for each."""
+    """Return how many compilers may run at once: a core and 2 GiB of free memory for each.
+
+    MAX_JOBS, which torch also reads, comes first.
+
+    Raises:
+        ConfigError: MAX_JOBS is not a number of jobs.
+    """
+    chosen = os.environ.get("MAX_JOBS")
+    if chosen:
+        if not chosen.isdecimal() or int(chosen) == 0:
+            raise ConfigError(
+                f"MAX_JOBS is {chosen!r}, not a number of compilers",
+                fix="unset it, or set it to 1 or more",
+            )
+        return int(chosen)
     free = _available_bytes()
     return max(1, min(len(os.sched_getaffinity(0)), free // MEMORY_PER_JOB_BYTES))
 

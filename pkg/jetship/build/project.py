@@ -1,8 +1,10 @@
 """What jetship must know of a project before it builds it."""
 
+import os
 import shutil
 import stat
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -34,17 +36,30 @@ class Project:
         """Copy what a build needs; the project's own folder is never written to."""
 
         def ignored(folder: str, names: list[str]) -> set[str]:
-            at_top = NOT_SOURCES_AT_TOP if Path(folder) == self.folder else ()
-            return {
+            return self._ignored(folder, names) | {
                 name
                 for name in names
-                if any(fnmatchcase(name, pattern) for pattern in NOT_SOURCES + at_top)
-                or destination.resolve().is_relative_to(Path(folder).resolve() / name)
+                if destination.resolve().is_relative_to(Path(folder).resolve() / name)
             }
 
         shutil.copytree(self.folder, destination, symlinks=True, ignore=ignored)
         _make_writable(destination)
         _keep_links_out(self.folder, destination)
+
+    def files(self) -> Iterator[Path]:
+        """Yield every file that a build gets to see."""
+        for folder, folders, names in os.walk(self.folder):
+            folders[:] = sorted(set(folders) - self._ignored(folder, folders))
+            for name in sorted(set(names) - self._ignored(folder, names)):
+                yield Path(folder, name)
+
+    def _ignored(self, folder: str, names: list[str]) -> set[str]:
+        at_top = NOT_SOURCES_AT_TOP if Path(folder) == self.folder else ()
+        return {
+            name
+            for name in names
+            if any(fnmatchcase(name, pattern) for pattern in NOT_SOURCES + at_top)
+        }
 
 
 def _make_writable(copy: Path) -> None:

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 
 from jetship import yamlfile
 from jetship.errors import ConfigError
+from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.catalog import Catalog
 from jetship.targets.device import Device, device_target
 from jetship.targets.model import Target
@@ -67,6 +68,7 @@ class Deployment(Strict):
     targets_file: str | None = None
     """The user's own boards, platforms and parts, relative to deploy.yaml."""
     targets: tuple[TargetRow, ...] = Field(min_length=1)
+    build: BuildSettings = BuildSettings()
     image: ImagePlan
     fleet: Fleet = Fleet()
     strategy: Strategy = Strategy()

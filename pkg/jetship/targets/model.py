@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from packaging.requirements import Requirement
+from packaging.version import Version
 from pydantic import Field, field_validator
 
 from jetship.errors import ConfigError
@@ -89,6 +91,15 @@ class Torch(Sourced):
     @property
     def pinned(self) -> str:
         return self.requirement or f"torch=={self.version}"
+
+    def satisfies(self, requirement: Requirement) -> bool:
+        """Return whether this torch is what a project asks for.
+
+        NVIDIA's 2.1.0a0+… is a snapshot of 2.1.0, and serves whoever asks for that.
+        """
+        version = Version(self.version)
+        candidates = (version, Version(version.base_version))
+        return any(requirement.specifier.contains(one, prereleases=True) for one in candidates)
 
 
 class ToolchainParts(Strict):

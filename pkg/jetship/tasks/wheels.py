@@ -6,7 +6,7 @@ from typing import Any
 from invoke.context import Context
 
 from jetship import console, pipeline
-from jetship.build.project import open_project
+from jetship.build.project import Project
 from jetship.check.api import render
 from jetship.errors import CheckError, ConfigError, NothingSelectedError
 from jetship.pipeline import Produced
@@ -22,7 +22,7 @@ from jetship.tasks.request import (
     Asked,
     Given,
     Known,
-    project_folder,
+    project_of,
     targets_of,
 )
 from jetship.toolchain.own import OwnParts
@@ -32,10 +32,12 @@ from jetship.toolchain.prepare import is_prepared, plan
 @command(
     records={"asked": Asked, "given": Given, "known": Known},
     help={
-        "project": "folder of a setuptools project (default: deploy.yaml's, or this folder)",
+        "project": "folder of a setuptools project, an sdist file, or a requirement such as "
+        "torch-scatter==2.1.2 (default: deploy.yaml's, or this folder)",
         "deploy": DEPLOY_HELP,
         "dist": DIST_HELP,
         "dry": "print what would be built, and build nothing",
+        "rebuild": "build even where nothing has changed since the last time",
         "json": JSON_HELP,
     },
 )
@@ -49,6 +51,7 @@ def build(
     deploy: str = str(DEPLOY_FILE),
     dist: str = "dist",
     dry: bool = False,
+    rebuild: bool = False,
     json: bool = False,
 ) -> None:
     """Cross-build a checked wheel for each arch.
@@ -59,18 +62,20 @@ def build(
 
         invoke build --arch 6.2
         invoke build --arch 6.2,7.2 --project ~/my_ops
+        invoke build --arch 6.2 --project torch-scatter==2.1.2
         invoke build --arch '7.2+PTX' --dry
         invoke build --board xavier --jetpack 5.1.2
     """
     catalog = known.catalog(deploy)
     targets = targets_of(catalog, asked, deploy=deploy)
-    opened = open_project(project_folder(catalog, project, deploy))
+    store = Store(default_root())
+    opened, settings = project_of(catalog, project, deploy, store)
     if dry:
-        _print_plan(targets, opened.folder, given.parts, json=json)
+        _print_plan(targets, opened, given.parts, json=json)
         return
     _announce(catalog, targets)
-    store = Store(default_root())
-    results = pipeline.produce(opened, targets, store, Path(dist), given.parts)
+    request = pipeline.Request(opened, Path(dist), given.parts, settings, rebuild)
+    results = pipeline.produce(request, targets, store)
     if json:
         console.emit_json({"wheels": [_as_json(result) for result in results]})
     else:
@@ -95,7 +100,7 @@ def _announce(catalog: Catalog, targets: tuple[Target, ...]) -> None:
 
 
 def _print_plan(
-    targets: tuple[Target, ...], folder: Path, own_parts: OwnParts, *, json: bool
+    targets: tuple[Target, ...], project: Project, own_parts: OwnParts, *, json: bool
 ) -> None:
     store = Store(default_root())
     for target in targets:
@@ -103,7 +108,7 @@ def _print_plan(
     rows = [
         {
             "target": target.id,
-            "project": str(folder),
+            "project": project.title,
             "arch_list": target.arch_list,
             "platform": target.platform.name,
             "cuda": target.platform.cuda.version,
@@ -134,6 +139,9 @@ def _as_json(result: Produced) -> dict[str, Any]:
         "sha256": wheel.sha256 if wheel else None,
         "seconds": round(wheel.seconds, 1) if wheel else None,
         "log": str(wheel.log) if wheel else None,
+        "unchanged": wheel.cache is None if wheel else None,
+        "objects_cached": wheel.cache.hits if wheel and wheel.cache else None,
+        "objects_compiled": wheel.cache.misses if wheel and wheel.cache else None,
         "outcome": result.report.outcome if result.report else None,
         "report": result.report.to_json() if result.report else None,
         "error": result.error.to_json() if result.error else None,
@@ -147,8 +155,9 @@ def _print_wheels(results: list[Produced]) -> None:
         elif result.wheel is not None and result.report is not None:
             size = result.wheel.path.stat().st_size / 1024
             accepted = sum(finding.accepted is not None for finding in result.report.findings)
+            built = "unchanged" if result.wheel.cache is None else "built"
             console.note(
-                f"{size:.0f} KiB, built in {result.wheel.seconds:.0f} s; check passed"
+                f"{size:.0f} KiB, {built} in {result.wheel.seconds:.0f} s; check passed"
                 + (f", {accepted} findings accepted for this platform only" if accepted else "")
                 + f" (`invoke check {result.wheel.path}` shows all)"
             )

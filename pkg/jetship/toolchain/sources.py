@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import os
 import re
 import sys
 import zipfile
@@ -15,6 +16,8 @@ from jetship.store import Store
 from jetship.targets.parts import DebianSource, NamedPart, Part, WheelSource
 from jetship.toolchain import debian, layout, pypi
 from jetship.toolchain.lock import Lock, Locked, lock_path, read_lock
+
+UNPACKED_AT = 315532800  # seconds since 1970, the start of 1980
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,10 @@ def lock_part(named: NamedPart, store: Store) -> Lock:
 def unpack_wheels(wheels: Sequence[Path], folder: Path) -> None:
     """Unpack wheels side by side; nothing of them is run.
 
+    All files get one time. GCC takes a header for one that it has read already (`#pragma once`)
+    where size, time and content are the same, so what it sees would depend on the second in which
+    each was unpacked.
+
     Raises:
         DownloadError: a wheel is damaged.
     """
@@ -93,6 +100,8 @@ def unpack_wheels(wheels: Sequence[Path], folder: Path) -> None:
         try:
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(folder)
+                for name in archive.namelist():
+                    os.utime(folder / name, (UNPACKED_AT, UNPACKED_AT))
         except zipfile.BadZipFile as error:
             raise DownloadError(f"{wheel.name} cannot be unpacked", why=str(error)) from error
 
