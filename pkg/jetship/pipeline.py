@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jetship import board, console
 from jetship.board import Board
-from jetship.build.api import NO_SETTINGS, BuiltWheel, Order, build_project
+from jetship.build.api import NO_SETTINGS, BuiltWheel, Order, build_project, verify_project
 from jetship.build.environment import max_jobs
 from jetship.build.project import Project
 from jetship.check.api import check_wheel
@@ -50,6 +50,7 @@ class Request:
         own_parts: the user's, in place of a platform's.
         settings: what deploy.yaml says of the build.
         rebuild: build even where nothing has changed.
+        verify: build twice, and compare the bytes.
     """
 
     project: Project
@@ -57,6 +58,7 @@ class Request:
     own_parts: OwnParts = NOTHING_OWN
     settings: BuildSettings = NO_SETTINGS
     rebuild: bool = False
+    verify: bool = False
 
 
 def produce(request: Request, targets: Sequence[Target], store: Store) -> list[Produced]:
@@ -89,21 +91,19 @@ def produce(request: Request, targets: Sequence[Target], store: Store) -> list[P
         return run_all(targets, work, jobs=max_jobs())
 
 
-def _produce(
-    request: Request, target: Target, store: Store, shown: Board, jobs: int
-) -> Produced:
+def _produce(request: Request, target: Target, store: Store, shown: Board, jobs: int) -> Produced:
     shown.doing(target.id, "toolchain")
     toolchain = prepare(target, store, request.own_parts)
     project, dist = request.project, request.dist
     with _only_build(project, target, store, dist), _staging(dist) as staging:
         shown.doing(target.id, "builds")
+        order = Order(project, target, toolchain, request.settings, jobs)
         built = build_project(
-            Order(project, target, toolchain, request.settings, jobs),
-            store=store,
-            out=staging,
-            logs=dist / "logs",
-            rebuild=request.rebuild,
+            order, store=store, out=staging, logs=dist / "logs", rebuild=request.rebuild
         )
+        if request.verify:
+            shown.doing(target.id, "builds again")
+            verify_project(order, built, store=store)
         shown.doing(target.id, "checks")
         console.step(f"checking {built.path.name}")
         report = check_wheel(built.path, target, TargetLibraries.of(toolchain))

@@ -136,66 +136,64 @@ def run(
         TimedOutError: it took longer than `seconds`.
         ToolMissingError: the program does not exist, or cannot be executed on this machine.
     """
-    words = [str(word) for word in argv]
+    words = tuple(str(word) for word in argv)
     console.debug(f"+ {shlex.join(words)}")
     if log is not None:
         with log.open("ab") as sink:
-            return _finish(words, env, cwd, sink, sink, seconds)
-    if capture:
-        return _finish(words, env, cwd, subprocess.PIPE, subprocess.PIPE, seconds)
-    return _finish(words, env, cwd, 2, 2, seconds)
+            return _finish(_Launch(words, env, cwd, sink, sink), seconds)
+    sinks = (subprocess.PIPE, subprocess.PIPE) if capture else (2, 2)
+    return _finish(_Launch(words, env, cwd, *sinks), seconds)
 
 
-def _finish(
-    argv: list[str],
-    env: Mapping[str, str] | None,
-    cwd: Path | None,
-    stdout: IO[bytes] | int,
-    stderr: IO[bytes] | int,
-    seconds: float | None,
-) -> Finished:
+@dataclass(frozen=True)
+class _Launch:
+    """How a program is started."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] | None
+    cwd: Path | None
+    stdout: IO[bytes] | int
+    stderr: IO[bytes] | int
+
+
+def _finish(launch: _Launch, seconds: float | None) -> Finished:
     stopper = _stopper.get() or Stopper()
-    with _start(argv, env, cwd, stdout, stderr) as child, stopper.watching(child):
+    with _start(launch) as child, stopper.watching(child):
         try:
             out, err = child.communicate(timeout=seconds)
         except subprocess.TimeoutExpired as error:
             stop_group(child)
-            raise TimedOutError(argv[0]) from error
+            raise TimedOutError(launch.argv[0]) from error
         except BaseException:
             # Ctrl-C and every other way out: the compiler jobs of a build are the child's
             # children, so the whole group has to go.
             stop_group(child)
             raise
-    return Finished(tuple(argv), child.returncode, _text(out), _text(err))
+    return Finished(launch.argv, child.returncode, _text(out), _text(err))
 
 
-def _start(
-    argv: list[str],
-    env: Mapping[str, str] | None,
-    cwd: Path | None,
-    stdout: IO[bytes] | int,
-    stderr: IO[bytes] | int,
-) -> "subprocess.Popen[bytes]":
+def _start(launch: _Launch) -> "subprocess.Popen[bytes]":
+    program = launch.argv[0]
     try:
         return subprocess.Popen(
-            argv,
-            env=env,
-            cwd=cwd,
+            launch.argv,
+            env=launch.env,
+            cwd=launch.cwd,
             stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
+            stdout=launch.stdout,
+            stderr=launch.stderr,
             start_new_session=True,
         )
     except OSError as error:
-        if cwd is not None and not cwd.is_dir():
+        if launch.cwd is not None and not launch.cwd.is_dir():
             raise
         if isinstance(error, FileNotFoundError):
             raise ToolMissingError(
-                f"`{argv[0]}` is not installed", fix="run `invoke doctor` to see what is missing"
+                f"`{program}` is not installed", fix="run `invoke doctor` to see what is missing"
             ) from error
         if error.errno in (errno.EACCES, errno.ENOEXEC):
             raise ToolMissingError(
-                f"`{argv[0]}` cannot be run",
+                f"`{program}` cannot be run",
                 why=error.strerror or "",
                 fix="`invoke doctor` says what this machine must be and have",
             ) from error

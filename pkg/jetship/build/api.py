@@ -4,15 +4,15 @@ import os
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jetship import console, proc
 from jetship.build import compilercache, environment, isolated
 from jetship.build.compilercache import CacheUse
 from jetship.build.environment import CrossEnvironment
-from jetship.build.finish import finish
 from jetship.build.fingerprint import fingerprint
+from jetship.build.finish import finish
 from jetship.build.isolated import Limits, Seen
 from jetship.build.project import Project
 from jetship.build.wheelfile import Wheel
@@ -51,6 +51,7 @@ class Order:
         toolchain: the toolchain of the target's platform.
         settings: what deploy.yaml says of the build.
         jobs: how many compilers may run at once.
+        cached: take objects from the compiler cache.
     """
 
     project: Project
@@ -58,6 +59,7 @@ class Order:
     toolchain: Toolchain
     settings: BuildSettings = NO_SETTINGS
     jobs: int = 1
+    cached: bool = True
 
 
 def build_project(
@@ -81,9 +83,7 @@ def build_project(
     """
     started = time.monotonic()
     log = logs / f"{order.project.title}-{order.target.id}.log"
-    digest = fingerprint(
-        order.project, order.target, order.toolchain, order.settings, os.environ
-    )
+    digest = fingerprint(order.project, order.target, order.toolchain, order.settings, os.environ)
     used: list[CacheUse] = []
 
     def make(root: Path) -> None:
@@ -103,9 +103,7 @@ def build_project(
     made = next(tree.glob("*.whl"))
     path = _copy(made, out)
     seconds = time.monotonic() - started
-    return BuiltWheel(
-        path, sha256_of(path), order.target, log, seconds, used[0] if used else None
-    )
+    return BuiltWheel(path, sha256_of(path), order.target, log, seconds, used[0] if used else None)
 
 
 def _copy(made: Path, out: Path) -> Path:
@@ -120,6 +118,36 @@ def _copy(made: Path, out: Path) -> Path:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def verify_project(order: Order, built: BuiltWheel, *, store: Store) -> None:
+    """Build a project once more, in another folder and without any cache, and compare the bytes.
+
+    Args:
+        order: what was built.
+        built: what came of it.
+        store: scratch folders come from it.
+
+    Raises:
+        BuildError: the second wheel is another one; says which of its files differ.
+    """
+    console.note("building once more, without the compiler cache, to compare")
+    log = built.log.with_suffix(".verify.log")
+    with store.scratch() as scratch:
+        again = build_once(replace(order, cached=False), store=store, log=log)[0].write(scratch)
+        if again.name == built.path.name and again.read_bytes() == built.path.read_bytes():
+            console.note(f"the same bytes again: sha256 {built.sha256}")
+            return
+        first, second = Wheel.read(built.path).members, Wheel.read(again).members
+        differing = [
+            name for name in sorted({*first, *second}) if first.get(name) != second.get(name)
+        ]
+    raise BuildError(
+        "two builds of the same inputs gave different bytes",
+        why=f"they differ in {', '.join(differing) or 'the names of the wheels'}",
+        fix="look in the project for times, random numbers, __DATE__ and absolute paths that it "
+        f"writes into its files; the logs are {built.log} and {log}",
+    )
 
 
 def build_once(order: Order, *, store: Store, log: Path) -> tuple[Wheel, CacheUse]:
@@ -141,7 +169,7 @@ def build_once(order: Order, *, store: Store, log: Path) -> tuple[Wheel, CacheUs
             order.target,
             scratch / "cross",
             jobs=order.jobs,
-            extra=compilercache.variables(store, cached, os.environ) | order.settings.env,
+            extra=_extra(order, store, cached),
         )
         console.note(_said(order))
         _run_before(order, cross, sources, log)
@@ -152,7 +180,7 @@ def build_once(order: Order, *, store: Store, log: Path) -> tuple[Wheel, CacheUs
             log,
             store=store,
             limits=Limits(
-                torch=toolchain.platform.torch,
+                platform=toolchain.platform,
                 constraints=toolchain.build_constraints + order.settings.constraints,
                 requirements=toolchain.build_requirements,
                 minutes=order.settings.time_limit_minutes,
@@ -163,6 +191,11 @@ def build_once(order: Order, *, store: Store, log: Path) -> tuple[Wheel, CacheUs
         if cache.hits:
             console.note(str(cache))
         return finish(Wheel.read(built), order.target, project), cache
+
+
+def _extra(order: Order, store: Store, log: Path) -> dict[str, str]:
+    cache = compilercache.variables(store, log, os.environ) if order.cached else {}
+    return cache | order.settings.env
 
 
 def _run_before(order: Order, cross: CrossEnvironment, sources: Path, log: Path) -> None:

@@ -74,7 +74,10 @@ def _users_constraints() -> list[str]:
     """Return the lines of the constraints file that the user's pip is set to."""
     named = os.environ.get("PIP_CONSTRAINT", "").split()
     return [
-        line for name in named if Path(name).is_file() for line in Path(name).read_text().split("\n")
+        line
+        for name in named
+        if Path(name).is_file()
+        for line in Path(name).read_text().split("\n")
     ]
 
 
@@ -92,13 +95,10 @@ def _install(root: Path, wanted: list[str], limits: list[str], log: Path) -> Non
     if not wanted:
         return
     write_atomically(root / "constraints.txt", "\n".join(limits).encode())
-    done = proc.run(
-        [
-            *(sys.executable, "-m", "pip", "--python", root / "bin/python", "install", "--quiet"),
-            *("--disable-pip-version-check", "--no-warn-script-location", "--retries", "2"),
-            *("--constraint", root / "constraints.txt", *wanted),
-        ]
-    )
+    python = str(root / "bin/python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
+    options = ["--disable-pip-version-check", "--no-warn-script-location", "--retries", "2"]
+    done = proc.run([*pip, *options, "--constraint", str(root / "constraints.txt"), *wanted])
     if not done.ok:
         with log.open("a") as stream:
             stream.write(done.stdout + done.stderr)

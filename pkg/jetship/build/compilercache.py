@@ -58,6 +58,4 @@ def cache_use(log: Path) -> CacheUse:
     if not log.is_file():
         return CacheUse(0, 0)
     lines = Counter(log.read_text(encoding="utf-8", errors="replace").splitlines())
-    return CacheUse(
-        sum(lines[word] for word in _HITS), sum(lines[word] for word in _MISSES)
-    )
+    return CacheUse(sum(lines[word] for word in _HITS), sum(lines[word] for word in _MISSES))

@@ -49,7 +49,7 @@ case " $* " in
     {answers}
     ;;
 esac
-echo "nvidia-smi: this is a cross build for {target}, whose GPU is not here to be asked (jetship)" >&2
+echo "nvidia-smi: the GPU of {target} is not here to be asked (jetship)" >&2
 exit 9
 """
 MEMORY_PER_JOB_BYTES = 2 << 30

@@ -1,7 +1,6 @@
 """What a build is made from, as one digest: the same digest, the same wheel."""
 
 import hashlib
-import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -48,7 +47,7 @@ def _files(project: Project) -> Iterator[str]:
     for path in project.files():
         name = path.relative_to(project.folder)
         if path.is_symlink():
-            yield f"{name} -> {os.readlink(path)}"
+            yield f"{name} -> {path.readlink()}"
         if path.is_file():
             yield f"{name} {path.stat().st_mode & 0o111} {sha256_of(path)}"
 

@@ -18,9 +18,10 @@ from jetship import proc
 from jetship.build.buildenv import build_env
 from jetship.build.causes import find_cause
 from jetship.build.environment import CrossEnvironment, compose
+from jetship.build.targetside import with_target_numpy
 from jetship.errors import BuildError, DownloadError
 from jetship.store import Store
-from jetship.targets.model import Torch
+from jetship.targets.model import Platform, Torch
 
 # The stand-in answers for it; a real one would be gigabytes for the wrong machine.
 ANSWERED_BY_STANDIN = "torch"
@@ -44,7 +45,7 @@ class Limits:
     project's own; `minutes` is how long a hook may take.
     """
 
-    torch: Torch
+    platform: Platform
     constraints: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
     minutes: float = 120
@@ -80,7 +81,7 @@ def build_wheel(
     def run_hook(
         cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None
     ) -> None:
-        env = compose(os.environ, cross, extra_environ or {})
+        env = compose(os.environ, seen_by_hooks[-1], extra_environ or {})
         env["JETSHIP_SOURCES"] = str(sources.resolve())  # for the compilers of the toolchain
         env["TMPDIR"] = str(temporary)  # nvcc leaves files behind when it is stopped
         words = list(cmd)
@@ -91,10 +92,12 @@ def build_wheel(
 
     temporary = cross.folder / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
+    seen_by_hooks = [cross]
 
     def builder_with(requirements: Collection[str]) -> build.ProjectBuilder:
-        wanted = {*_installable(requirements, limits.torch), *limits.requirements}
+        wanted = {*_installable(requirements, limits.platform.torch), *limits.requirements}
         env = build_env(store, wanted, limits.constraints, log)
+        seen_by_hooks.append(with_target_numpy(cross, wanted, limits.platform, store))
         return build.ProjectBuilder.from_isolated_env(env, sources, runner=run_hook)
 
     try:

@@ -13,7 +13,6 @@ from packaging.utils import (
     parse_sdist_filename,
     parse_wheel_filename,
 )
-
 from setuptools.archive_util import UnrecognizedFormat, unpack_archive
 
 from jetship import console, proc

@@ -24,8 +24,9 @@ NOT_SOURCES_AT_TOP = ("build", "dist", ".venv", "venv", ".tox", ".nox")
 class Project:
     """A folder with a setuptools project.
 
-    `title` is what logs and people call it. `import_guard` is the package that asked for the import guard, with
-    `[tool.jetship] import-guard = "package"` in its pyproject.toml; None where it did not.
+    `title` is what logs and people call it. `import_guard` is the package that asked for the
+    import guard, with `[tool.jetship] import-guard = "package"` in its pyproject.toml; None where
+    it did not.
     """
 
     folder: Path

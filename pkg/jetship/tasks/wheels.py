@@ -37,6 +37,7 @@ from jetship.toolchain.prepare import is_prepared, plan
         "deploy": DEPLOY_HELP,
         "dist": DIST_HELP,
         "dry": "print what would be built, and build nothing",
+        "verify": "build once more in another folder, without any cache, and compare the bytes",
         "rebuild": "build even where nothing has changed since the last time",
         "json": JSON_HELP,
     },
@@ -52,6 +53,7 @@ def build(
     dist: str = "dist",
     dry: bool = False,
     rebuild: bool = False,
+    verify: bool = False,
     json: bool = False,
 ) -> None:
     """Cross-build a checked wheel for each arch.
@@ -74,7 +76,7 @@ def build(
         _print_plan(targets, opened, given.parts, json=json)
         return
     _announce(catalog, targets)
-    request = pipeline.Request(opened, Path(dist), given.parts, settings, rebuild)
+    request = pipeline.Request(opened, Path(dist), given.parts, settings, rebuild, verify)
     results = pipeline.produce(request, targets, store)
     if json:
         console.emit_json({"wheels": [_as_json(result) for result in results]})
