@@ -79,7 +79,7 @@ def create(
     target: Target,
     folder: Path,
     *,
-    jobs: int,
+    jobs: int = 1,
     extra: Mapping[str, str] | None = None,
 ) -> CrossEnvironment:
     """Write the generated files of a cross environment into `folder`.
