@@ -108,7 +108,8 @@ class ToolchainParts(Strict):
     Of the CUDA toolkits, the first that makes all archs of a target is taken. A part that is
     not to be had openly is left out, and `advice` says by role where it is and what to pass.
     With `own_templates`, a library brings every instantiation of libstdc++'s templates itself:
-    the compiler's libstdc++ has more of them than the target's.
+    the compiler's libstdc++ has more of them than the target's. `emulated` are the compilers as
+    the target would run them itself, for comparison.
     """
 
     compiler: PartName
@@ -117,6 +118,7 @@ class ToolchainParts(Strict):
     cuda: tuple[PartName, ...] = ()
     torch: PartName | None = None
     base: PartName | None = None
+    emulated: PartName | None = None
     advice: dict[Literal["sysroot", "cuda", "torch", "base", "python"], str] = Field(
         default_factory=dict
     )

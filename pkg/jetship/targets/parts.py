@@ -15,7 +15,7 @@ from jetship import yamlfile
 from jetship.targets.arch import Arch
 from jetship.yamlfile import Strict
 
-Kind = Literal["compiler", "sysroot", "cuda", "torch", "base"]
+Kind = Literal["compiler", "sysroot", "cuda", "torch", "base", "emulated"]
 
 
 class DebianSource(Strict):

@@ -4,6 +4,7 @@ from invoke.collection import Collection
 from invoke.program import Program
 
 import jetship
+from jetship.tasks.bench import bench
 from jetship.tasks.images import image, matrix, smoke
 from jetship.tasks.machine import doctor, pins, targets
 from jetship.tasks.toolchains import toolchain
@@ -12,7 +13,7 @@ from jetship.tasks.wheels import build, check
 
 def namespace() -> Collection:
     """Return jetship's tasks as an invoke namespace; a repository may add its own."""
-    return Collection(build, check, image, smoke, matrix, toolchain, targets, doctor, pins)
+    return Collection(build, check, image, smoke, matrix, toolchain, targets, doctor, pins, bench)
 
 
 program = Program(name="jetship", version=jetship.__version__, namespace=namespace())
