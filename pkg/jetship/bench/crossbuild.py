@@ -7,7 +7,7 @@ compilers run under qemu-user in an arm64 container, as `docker buildx` would do
 import contextlib
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -154,7 +154,7 @@ def _environment(target: Target, jobs: int) -> dict[str, str]:
     }
 
 
-def _volumes(toolchain: Toolchain, scratch: Path) -> Mapping[str, dict[str, str]]:
+def _volumes(toolchain: Toolchain, scratch: Path) -> dict[str, dict[str, str]]:
     """Return what the container sees of this machine: the sources, and CUDA's headers."""
     shared = {scratch: ("/work", "rw")}
     for folder in ("include", "lib64"):
