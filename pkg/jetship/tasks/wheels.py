@@ -8,6 +8,7 @@ from invoke.context import Context
 from jetship import console, pipeline
 from jetship.build.project import Project
 from jetship.check.api import render
+from jetship.check.findings import Report
 from jetship.errors import CheckError, ConfigError, NothingSelectedError
 from jetship.pipeline import Produced
 from jetship.store import Store, default_root
@@ -163,7 +164,15 @@ def _print_wheels(results: list[Produced]) -> None:
                 + (f", {accepted} findings accepted for this platform only" if accepted else "")
                 + f" (`invoke check {result.wheel.path}` shows all)"
             )
+            _note_missing_code(result.report)
             console.emit(str(result.wheel.path))
+
+
+def _note_missing_code(report: Report) -> None:
+    """Say of a wheel that was built for a GPU that it has nothing for one, and why that is fine."""
+    for finding in report.findings:
+        if finding.rule == "device-code" and "no device code" in finding.reason:
+            console.note(f"{finding.subject}: {finding.reason}")
 
 
 @command(
