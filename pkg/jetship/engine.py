@@ -15,9 +15,6 @@ from jetship.errors import ImageError, ToolMissingError
 # How images name what the kernel calls the machine: architecture, variant.
 OCI_NAMES = {"aarch64": ("arm64", "v8"), "x86_64": ("amd64", "")}
 
-# How images name what the kernel calls the machine: architecture, variant.
-OCI_NAMES = {"aarch64": ("arm64", "v8"), "x86_64": ("amd64", "")}
-
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 
 # Loading a base image of half a gigabyte on a small machine takes longer than the SDK's minute.

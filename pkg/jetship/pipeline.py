@@ -5,11 +5,13 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jetship import console
-from jetship.build.api import BuiltWheel, build_project
+from jetship import board, console
+from jetship.board import Board
+from jetship.build.api import NO_SETTINGS, BuiltWheel, Order, build_project, verify_project
+from jetship.build.environment import max_jobs
 from jetship.build.includes import needed_math
 from jetship.build.project import Project
 from jetship.check.api import check_wheel
@@ -17,11 +19,13 @@ from jetship.check.findings import Report
 from jetship.check.libraries import TargetLibraries
 from jetship.errors import CheckError, ConfigError, JetshipError
 from jetship.pin import pin_of
+from jetship.schedule import run_all
 from jetship.store import Store, disk_errors, sweep
+from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.catalog import Catalog
 from jetship.targets.model import Target, parse_target_id
 from jetship.toolchain.model import Toolchain
-from jetship.toolchain.own import NOTHING_OWN, OwnParts, OwnSupply
+from jetship.toolchain.own import NO_SUPPLY, NOTHING_OWN, OwnParts, OwnSupply
 from jetship.toolchain.prepare import plan, prepare
 from jetship.toolchain.sources import download_bytes, has_part
 
@@ -39,49 +43,78 @@ class Produced:
     error: JetshipError | None = None
 
 
-def produce(
-    project: Project,
-    targets: Sequence[Target],
-    store: Store,
-    dist: Path,
-    own: OwnSupply | None = None,
-) -> list[Produced]:
+@dataclass(frozen=True)
+class Request:
+    """What to produce, and how.
+
+    Args:
+        project: what is built.
+        dist: where checked wheels go.
+        own: the user's parts, in place of a platform's.
+        settings: what deploy.yaml says of the build.
+        rebuild: build even where nothing has changed.
+        verify: build twice, and compare the bytes.
+    """
+
+    project: Project
+    dist: Path
+    own: OwnSupply = NO_SUPPLY
+    settings: BuildSettings = NO_SETTINGS
+    rebuild: bool = False
+    verify: bool = False
+
+
+def produce(request: Request, targets: Sequence[Target], store: Store) -> list[Produced]:
     """Build and check a project for every target; one that fails does not stop the rest.
 
-    A wheel that passes its check is in `dist`; one that does not is in `dist`/rejected, for
-    inspection.
+    A wheel that passes its check is in `request.dist`; one that does not is in its folder
+    rejected/, for inspection.
 
     Raises:
-        ConfigError: `dist` is a file.
+        ConfigError: `request.dist` is a file, or MAX_JOBS is not a number.
     """
-    if dist.exists() and not dist.is_dir():
-        raise ConfigError(f"{dist} is not a folder", fix="name another one with --dist DIR")
-    results = []
-    for target in targets:
-        try:
-            own_parts = own.of(target.platform) if own else NOTHING_OWN
-            results.append(_produce(project, target, store, dist, own_parts))
-        except JetshipError as error:
-            if len(targets) > 1:
-                console.error(f"{target.id}: {error}")
-            results.append(Produced(target, error=error))
-    return results
+    if request.dist.exists() and not request.dist.is_dir():
+        raise ConfigError(f"{request.dist} is not a folder", fix="name another one with --dist DIR")
+    several = len(targets) > 1
+    with board.shown([target.id for target in targets]) as shown:
+
+        def work(target: Target, jobs: int) -> Produced:
+            with console.speaking_of(target.id if several else ""):
+                shown.begin(target.id)
+                try:
+                    result = _produce(request, target, store, shown, jobs)
+                    shown.end(target.id, "done" if result.error is None else "rejected")
+                except JetshipError as error:
+                    if several:
+                        console.error(str(error))
+                    shown.end(target.id, "failed")
+                    result = Produced(target, error=error)
+                return result
+
+        return run_all(targets, work, jobs=max_jobs())
 
 
-def _produce(
-    project: Project, target: Target, store: Store, dist: Path, own_parts: OwnParts
-) -> Produced:
-    toolchain = _toolchain(project, target, store, own_parts)
+def _produce(request: Request, target: Target, store: Store, shown: Board, jobs: int) -> Produced:
+    shown.doing(target.id, "toolchain")
+    project, dist = request.project, request.dist
+    toolchain = toolchain_for(project, target, store, request.own.of(target.platform))
     with _only_build(project, target, store, dist), _staging(dist) as staging:
-        logs = dist / "logs"
-        built = build_project(project, target, toolchain, store=store, out=staging, logs=logs)
+        shown.doing(target.id, "builds")
+        order = Order(project, target, toolchain, request.settings, jobs)
+        built = build_project(
+            order, store=store, out=staging, logs=dist / "logs", rebuild=request.rebuild
+        )
+        if request.verify:
+            shown.doing(target.id, "builds again")
+            verify_project(order, built, store=store)
+        shown.doing(target.id, "checks")
         console.step(f"checking {built.path.name}")
         report = check_wheel(built.path, target, TargetLibraries.of(toolchain))
         accepted = report.outcome == "pass"
         final = (dist if accepted else dist / REJECTED) / built.path.name
         final.parent.mkdir(parents=True, exist_ok=True)
         built.path.replace(final)
-    wheel = BuiltWheel(final, built.sha256, target, built.log, built.seconds)
+    wheel = replace(built, path=final)
     error = None if accepted else CheckError(
         f"{final.name} does not fit {target.id}" if report.outcome == "fail"
         else f"it cannot be told whether {final.name} fits {target.id}",
@@ -90,7 +123,7 @@ def _produce(
     return Produced(target, wheel, report, error)
 
 
-def _toolchain(project: Project, target: Target, store: Store, own_parts: OwnParts) -> Toolchain:
+def toolchain_for(project: Project, target: Target, store: Store, own_parts: OwnParts) -> Toolchain:
     """Return the target's toolchain, with headers of CUDA's math libraries if the project asks."""
     toolchain = prepare(target, store, own_parts)
     offered = plan(target, own_parts).math
@@ -105,9 +138,9 @@ def _toolchain(project: Project, target: Target, store: Store, own_parts: OwnPar
 @contextlib.contextmanager
 def _only_build(project: Project, target: Target, store: Store, dist: Path) -> Iterator[None]:
     """Let builds that would write the same log and wheel run one after the other."""
-    place = f"{dist.resolve()}/{project.folder.resolve().name}"
+    place = f"{dist.resolve()}/{project.title}"
     name = f"build-{target.id}-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
-    with store.locked(name, doing=f"builds {project.folder} for {target.id}"):
+    with store.locked(name, doing=f"builds {project.title} for {target.id}"):
         yield
 
 

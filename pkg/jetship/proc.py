@@ -7,8 +7,10 @@ import shlex
 import shutil
 import signal
 import subprocess  # noqa: TID251 - the one place that may
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -18,6 +20,64 @@ from jetship.errors import ToolMissingError
 
 STOP_GRACE_SECONDS = 5.0
 STOP_POLL_SECONDS = 0.02
+
+
+class TimedOutError(Exception):
+    """A program took longer than it may; it was stopped, with all that it had started."""
+
+
+class StoppedError(Exception):
+    """A program was stopped, or not started, because the work that it belongs to has ended."""
+
+
+class Stopper:
+    """Ends the programs that other threads run, and lets them start no more."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._children: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Stop every program that runs in a `with_stopper` of this one."""
+        with self._lock:
+            self._stopped = True
+            children = list(self._children)
+        for child in children:
+            stop_group(child)
+
+    @contextlib.contextmanager
+    def watching(self, child: "subprocess.Popen[bytes]") -> Iterator[None]:
+        """Let `stop` end a child while the body runs.
+
+        Raises:
+            StoppedError: it was, or `stop` was called before.
+        """
+        with self._lock:
+            self._children.add(child)
+            late = self._stopped
+        if late:
+            stop_group(child)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._children.discard(child)
+        if self._stopped:
+            raise StoppedError
+
+
+_stopper: ContextVar[Stopper | None] = ContextVar("stopper", default=None)
+
+
+@contextlib.contextmanager
+def with_stopper(stopper: Stopper) -> Iterator[None]:
+    """Put the programs that this thread runs in the body under a stopper."""
+    token = _stopper.set(stopper)
+    try:
+        yield
+    finally:
+        _stopper.reset(token)
 
 
 @dataclass(frozen=True)
@@ -60,6 +120,7 @@ def run(
     cwd: Path | None = None,
     log: Path | None = None,
     capture: bool = True,
+    seconds: float | None = None,
 ) -> Finished:
     """Run a program to its end and return how it ended; never raises for its exit status.
 
@@ -69,65 +130,70 @@ def run(
         cwd: its working folder.
         log: append stdout and stderr to this file instead of capturing them.
         capture: keep the output; False lets it go to this process's stderr.
+        seconds: how long it may take (default: as long as it likes).
 
     Raises:
+        TimedOutError: it took longer than `seconds`.
         ToolMissingError: the program does not exist, or cannot be executed on this machine.
     """
-    words = [str(word) for word in argv]
+    words = tuple(str(word) for word in argv)
     console.debug(f"+ {shlex.join(words)}")
     if log is not None:
         with log.open("ab") as sink:
-            return _finish(words, env, cwd, sink, sink)
-    if capture:
-        return _finish(words, env, cwd, subprocess.PIPE, subprocess.PIPE)
-    return _finish(words, env, cwd, 2, 2)
+            return _finish(_Launch(words, env, cwd, sink, sink), seconds)
+    sinks = (subprocess.PIPE, subprocess.PIPE) if capture else (2, 2)
+    return _finish(_Launch(words, env, cwd, *sinks), seconds)
 
 
-def _finish(
-    argv: list[str],
-    env: Mapping[str, str] | None,
-    cwd: Path | None,
-    stdout: IO[bytes] | int,
-    stderr: IO[bytes] | int,
-) -> Finished:
-    with _start(argv, env, cwd, stdout, stderr) as child:
+@dataclass(frozen=True)
+class _Launch:
+    """How a program is started."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] | None
+    cwd: Path | None
+    stdout: IO[bytes] | int
+    stderr: IO[bytes] | int
+
+
+def _finish(launch: _Launch, seconds: float | None) -> Finished:
+    stopper = _stopper.get() or Stopper()
+    with _start(launch) as child, stopper.watching(child):
         try:
-            out, err = child.communicate()
+            out, err = child.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired as error:
+            stop_group(child)
+            raise TimedOutError(launch.argv[0]) from error
         except BaseException:
             # Ctrl-C and every other way out: the compiler jobs of a build are the child's
             # children, so the whole group has to go.
             stop_group(child)
             raise
-    return Finished(tuple(argv), child.returncode, _text(out), _text(err))
+    return Finished(launch.argv, child.returncode, _text(out), _text(err))
 
 
-def _start(
-    argv: list[str],
-    env: Mapping[str, str] | None,
-    cwd: Path | None,
-    stdout: IO[bytes] | int,
-    stderr: IO[bytes] | int,
-) -> "subprocess.Popen[bytes]":
+def _start(launch: _Launch) -> "subprocess.Popen[bytes]":
+    program = launch.argv[0]
     try:
         return subprocess.Popen(
-            argv,
-            env=env,
-            cwd=cwd,
+            launch.argv,
+            env=launch.env,
+            cwd=launch.cwd,
             stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
+            stdout=launch.stdout,
+            stderr=launch.stderr,
             start_new_session=True,
         )
     except OSError as error:
-        if cwd is not None and not cwd.is_dir():
+        if launch.cwd is not None and not launch.cwd.is_dir():
             raise
         if isinstance(error, FileNotFoundError):
             raise ToolMissingError(
-                f"`{argv[0]}` is not installed", fix="run `invoke doctor` to see what is missing"
+                f"`{program}` is not installed", fix="run `invoke doctor` to see what is missing"
             ) from error
         if error.errno in (errno.EACCES, errno.ENOEXEC):
             raise ToolMissingError(
-                f"`{argv[0]}` cannot be run",
+                f"`{program}` cannot be run",
                 why=error.strerror or "",
                 fix="`invoke doctor` says what this machine must be and have",
             ) from error

@@ -223,6 +223,12 @@ class Store:
         """Return whether the folder was made before."""
         return self._tree_path(name, digest).is_dir()
 
+    def drop_tree(self, name: str, digest: str) -> None:
+        """Delete the folder, if it is there, so that `tree` makes it anew."""
+        final = self._tree_path(name, digest)
+        with self.locked(final.name):
+            shutil.rmtree(final, ignore_errors=True)
+
     def tree(self, name: str, digest: str, make: Callable[[Path], None]) -> Path:
         """Return the folder `name` for `digest`, making it first where it is missing.
 

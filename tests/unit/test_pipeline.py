@@ -65,7 +65,7 @@ def stages(monkeypatch):
 def run(catalog, store, tmp_path):
     def run(arch: str, *own: OwnSupply):
         targets = resolve(catalog, arch=arch)
-        return produce(Project(tmp_path / "ops", None), targets, store, tmp_path / "dist", *own)
+        return produce(Project(tmp_path / "ops", "ops"), targets, store, tmp_path / "dist", *own)
 
     return run
 

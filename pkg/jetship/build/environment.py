@@ -11,6 +11,7 @@ import os
 import pprint
 import re
 import runpy
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,12 +20,38 @@ from pathlib import Path
 import ninja
 
 from jetship.build.torchfacts import torch_facts
+from jetship.errors import ConfigError
 from jetship.store import write_atomically
 from jetship.targets.model import Target
+from jetship.toolchain.layout import write_program
 from jetship.toolchain.model import Toolchain
 
 STANDIN = Path(__file__).parent / "standin"
 SYSCONFIG_MODULE = "_jetship_sysconfigdata"
+
+# nvcc hands its own halves to the host compiler; caching those as well would only take space.
+_NVCC = """\
+#!/bin/sh
+# Written by jetship: nvcc, behind the compiler cache where the build has one.
+cache=${{JETSHIP_CCACHE:-}}
+unset JETSHIP_CCACHE
+{compiler_check}
+exec ${{cache:+"$cache"}} {nvcc} "$@"
+"""
+
+# A setup.py that asks for the GPU's compute capability means the GPU that it builds for.
+_NVIDIA_SMI = """\
+#!/bin/sh
+# Written by jetship: the build machine's own GPU, where it has one, is not the target's.
+case " $* " in
+*"--query-gpu=compute_cap "*)
+    case " $* " in *noheader*) ;; *) echo compute_cap ;; esac
+    {answers}
+    ;;
+esac
+echo "nvidia-smi: the GPU of {target} is not here to be asked (jetship)" >&2
+exit 9
+"""
 MEMORY_PER_JOB_BYTES = 2 << 30
 
 # What would lead a build back to the build machine's own headers, libraries or Python.
@@ -47,8 +74,22 @@ class CrossEnvironment:
     variables: Mapping[str, str]
 
 
-def create(toolchain: Toolchain, target: Target, folder: Path) -> CrossEnvironment:
+def create(
+    toolchain: Toolchain,
+    target: Target,
+    folder: Path,
+    *,
+    jobs: int = 1,
+    extra: Mapping[str, str] | None = None,
+) -> CrossEnvironment:
     """Write the generated files of a cross environment into `folder`.
+
+    Args:
+        toolchain: the target's toolchain.
+        target: what to build for.
+        folder: where the generated files go.
+        jobs: how many compilers may run at once.
+        extra: further variables of the environment; its LDFLAGS come behind the target's.
 
     Raises:
         ConfigError: the toolchain's torch or Python is not what the platform file says.
@@ -60,7 +101,41 @@ def create(toolchain: Toolchain, target: Target, folder: Path) -> CrossEnvironme
     _write_torch_metadata(folder, str(values["version"]))
     module = folder / f"{SYSCONFIG_MODULE}.py"
     write_atomically(module, _sysconfig_source(toolchain).encode())
-    return CrossEnvironment(folder, _variables(toolchain, target, folder, facts))
+    if target.code:
+        _lay_out_cuda(toolchain, folder / "cuda")
+    _write_nvidia_smi(target, folder)
+    variables = _variables(toolchain, target, folder, facts) | {"MAX_JOBS": str(jobs)}
+    more = dict(extra or {})
+    if "LDFLAGS" in more:
+        more["LDFLAGS"] = f"{variables['LDFLAGS']} {more['LDFLAGS']}"
+    return CrossEnvironment(folder, {**variables, **more})
+
+
+def _write_nvidia_smi(target: Target, folder: Path) -> None:
+    archs = " ".join(str(code.arch) for code in target.code)
+    answers = f"printf '%s\\n' {archs}; exit 0" if target.code else ":"
+    (folder / "bin").mkdir()
+    write_program(folder / "bin/nvidia-smi", _NVIDIA_SMI.format(answers=answers, target=target.id))
+
+
+def _lay_out_cuda(toolchain: Toolchain, view: Path) -> None:
+    """Make a CUDA_HOME that is the toolchain's, with a nvcc that asks the compiler cache first."""
+    real = toolchain.cuda_home
+    (view / "bin").mkdir(parents=True)
+    for entry in real.iterdir():
+        if entry.name != "bin":
+            (view / entry.name).symlink_to(entry)
+    for program in (real / "bin").iterdir():
+        if program.name != "nvcc":
+            (view / "bin" / program.name).symlink_to(program)
+    pinned = real.resolve().is_relative_to(toolchain.root.parent)
+    # A part's name is made of its packages' digests. Of a user's toolkit ccache reads the programs.
+    check = f"string:{real.resolve().name}" if pinned else "content"
+    text = _NVCC.format(
+        nvcc=shlex.quote(str(real / "bin/nvcc")),
+        compiler_check=f"export CCACHE_COMPILERCHECK={shlex.quote(check)}",
+    )
+    write_program(view / "bin/nvcc", text)
 
 
 def _write_torch_metadata(folder: Path, version: str) -> None:
@@ -158,7 +233,7 @@ def _variables(toolchain: Toolchain, target: Target, folder: Path, facts: Path) 
     return {
         **_compilers(toolchain),
         "PATH": os.pathsep.join(
-            [str(toolchain.bin), str(toolchain.cuda_home / "bin"), ninja.BIN_DIR]
+            [str(folder / "bin"), str(toolchain.bin), str(folder / "cuda/bin"), ninja.BIN_DIR]
         ),
         "PYTHONPATH": os.pathsep.join([str(STANDIN), str(folder)]),
         "LC_ALL": "C.UTF-8",
@@ -168,7 +243,7 @@ def _variables(toolchain: Toolchain, target: Target, folder: Path, facts: Path) 
         "_PYTHON_HOST_PLATFORM": f"linux-{toolchain.platform.machine}",
         "JETSHIP_STANDIN_FACTS": str(facts),
         "JETSHIP_TARGET": target.id,
-        **_cuda_variables(toolchain, target),
+        **_cuda_variables(target, folder),
         # Import stubs define nothing, so a linker that drops what it sees no use for (Debian's
         # cross GCC asks for that) would drop libc10_cuda from NEEDED, and the loader then looks
         # for its symbols nowhere.
@@ -176,7 +251,6 @@ def _variables(toolchain: Toolchain, target: Target, folder: Path, facts: Path) 
         "LDFLAGS": " ".join(
             ["-Wl,--no-as-needed", "-Wl,--discard-all", *_library_folders(toolchain)]
         ),
-        "MAX_JOBS": str(max_jobs()),
         # torch asks whether the compiler is the one that built it; the toolchain chose it.
         "TORCH_DONT_CHECK_COMPILER_ABI": "1",
     }
@@ -187,18 +261,32 @@ def _library_folders(toolchain: Toolchain) -> list[str]:
     return [f"-L{folder}" for folder in (*toolchain.cuda_libraries, toolchain.stubs)]
 
 
-def _cuda_variables(toolchain: Toolchain, target: Target) -> dict[str, str]:
+def _cuda_variables(target: Target, folder: Path) -> dict[str, str]:
     if not target.code:
         return {"FORCE_CUDA": "0"}
     return {
-        "CUDA_HOME": str(toolchain.cuda_home),
+        "CUDA_HOME": str(folder / "cuda"),
         "FORCE_CUDA": "1",
         "TORCH_CUDA_ARCH_LIST": target.arch_list,
     }
 
 
 def max_jobs() -> int:
-    """Return how many compilers may run at once: a core and 2 GiB of free memory for each."""
+    """Return how many compilers may run at once: a core and 2 GiB of free memory for each.
+
+    MAX_JOBS, which torch also reads, comes first.
+
+    Raises:
+        ConfigError: MAX_JOBS is not a number of jobs.
+    """
+    chosen = os.environ.get("MAX_JOBS")
+    if chosen:
+        if not chosen.isdecimal() or int(chosen) == 0:
+            raise ConfigError(
+                f"MAX_JOBS is {chosen!r}, not a number of compilers",
+                fix="unset it, or set it to 1 or more",
+            )
+        return int(chosen)
     free = _available_bytes()
     return max(1, min(len(os.sched_getaffinity(0)), free // MEMORY_PER_JOB_BYTES))
 

@@ -22,7 +22,7 @@ from jetship.pin import (
     PinnedTool,
     PinnedTorch,
 )
-from jetship.targets.model import Target, Torch
+from jetship.targets.model import Target
 
 GUARD = Path(__file__).parent / "guard.py"
 GUARD_NAME = "_jetship_guard.py"
@@ -82,7 +82,7 @@ def _pin_torch(wheel: Wheel, target: Target) -> Wheel:
         applies = requirement.marker is None or requirement.marker.evaluate(markers)
         if canonicalize_name(requirement.name) != "torch" or not applies:
             kept.append(text)
-        elif not _satisfied(requirement, torch):
+        elif not torch.satisfies(requirement):
             raise BuildError(
                 f"the project requires {text}, and {target.platform.name} has torch "
                 f"{torch.version}",
@@ -93,16 +93,6 @@ def _pin_torch(wheel: Wheel, target: Target) -> Wheel:
     for text in [*kept, torch.pinned]:
         metadata = metadata.adding("Requires-Dist", text)
     return wheel.with_metadata(metadata)
-
-
-def _satisfied(requirement: Requirement, torch: Torch) -> bool:
-    """Return whether the platform's torch is what a project asks for.
-
-    NVIDIA's 2.1.0a0+… is a snapshot of 2.1.0, and serves whoever asks for that.
-    """
-    version = Version(torch.version)
-    candidates = (version, Version(version.base_version))
-    return any(requirement.specifier.contains(one, prereleases=True) for one in candidates)
 
 
 def pin_of(wheel: Wheel, target: Target) -> Pin:

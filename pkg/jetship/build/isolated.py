@@ -6,18 +6,22 @@ import re
 import subprocess  # noqa: TID251 - only its exception, which `build` raises
 import tempfile
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import build
-from build.env import DefaultIsolatedEnv
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from jetship import console, proc
+from jetship import proc
+from jetship.build.buildenv import build_env
+from jetship.build.causes import find_cause
 from jetship.build.environment import CrossEnvironment, compose
+from jetship.build.targetside import with_target_numpy
 from jetship.errors import BuildError, DownloadError
-from jetship.toolchain.pypi import pip_reason
+from jetship.store import Store
+from jetship.targets.model import Platform, Torch
 
 # The stand-in answers for it; a real one would be gigabytes for the wrong machine.
 ANSWERED_BY_STANDIN = "torch"
@@ -33,15 +37,29 @@ _FRAME = re.compile(r'  File "(?P<file>[^"]+)", line \d+')
 _SETUP = "<string>"  # what setuptools calls setup.py when it runs it
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What holds a build within bounds.
+
+    `constraints` are pip's for the build requirements, `requirements` are installed beside the
+    project's own; `minutes` is how long a hook may take.
+    """
+
+    platform: Platform
+    constraints: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
+    minutes: float = 120
+
+
 def build_wheel(
     sources: Path,
     cross: CrossEnvironment,
     out: Path,
     log: Path,
     *,
+    store: Store,
+    limits: Limits,
     shown_as: Path | None = None,
-    constraints: Collection[str] = (),
-    requirements: Collection[str] = (),
 ) -> Path:
     """Build the project in `sources` into a wheel in `out`.
 
@@ -50,95 +68,124 @@ def build_wheel(
         cross: the cross environment.
         out: an empty folder for the wheel.
         log: everything that the build prints goes here.
+        store: the cache, for environments with build requirements.
+        limits: what may be installed, and how long it may take.
         shown_as: the folder that error messages name instead of `sources`.
-        constraints: pip constraints for the build requirements.
-        requirements: what to install beside the project's own build requirements.
 
     Raises:
         BuildError: a hook failed; the compiler's first complaints are in the message.
         DownloadError: a build requirement cannot be installed, or the disk is full.
     """
+    seen = Seen(log, sources, shown_as or sources, jobs=cross.variables["MAX_JOBS"])
 
     def run_hook(
         cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None
     ) -> None:
-        env = compose(os.environ, cross, extra_environ or {})
+        env = compose(os.environ, seen_by_hooks[-1], extra_environ or {})
         env["JETSHIP_SOURCES"] = str(sources.resolve())  # for the compilers of the toolchain
         env["TMPDIR"] = str(temporary)  # nvcc leaves files behind when it is stopped
         words = list(cmd)
-        done = proc.run(words, env=env, cwd=Path(cwd) if cwd else None, log=log)
+        where = Path(cwd) if cwd else None
+        done = proc.run(words, env=env, cwd=where, log=log, seconds=limits.minutes * 60)
         if not done.ok:
             raise subprocess.CalledProcessError(done.status, words)
 
     temporary = cross.folder / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
+    seen_by_hooks = [cross]
+
+    def builder_with(requirements: Collection[str]) -> build.ProjectBuilder:
+        wanted = {*_installable(requirements, limits.platform.torch), *limits.requirements}
+        env = build_env(store, wanted, limits.constraints, log)
+        seen_by_hooks.append(with_target_numpy(cross, wanted, limits.platform, store))
+        return build.ProjectBuilder.from_isolated_env(env, sources, runner=run_hook)
+
     try:
-        with DefaultIsolatedEnv() as env:
-            builder = build.ProjectBuilder.from_isolated_env(env, sources, runner=run_hook)
-            _install(env, {*builder.build_system_requires, *requirements}, constraints, log)
-            _install(env, builder.get_requires_for_build("wheel"), constraints, log)
-            return Path(builder.build("wheel", out))
+        own = build.ProjectBuilder(sources).build_system_requires
+        builder = builder_with(own)
+        more = builder.get_requires_for_build("wheel")
+        if not more <= own:
+            builder = builder_with(own | more)
+        return Path(builder.build("wheel", out))
     except build.BuildBackendException as error:
-        raise build_failed(log, sources=sources, shown_as=shown_as) from error
+        raise build_failed(seen) from error
+    except proc.TimedOutError as error:
+        raise BuildError(
+            f"the project did not build within {limits.minutes:g} minutes",
+            why=f"it was stopped; the last that it said: {_last_line(log)}",
+            fix="allow more with `time_limit_minutes` under `build:` in deploy.yaml, where it is "
+            f"only slow; the whole log is {log}",
+        ) from error
     except build.BuildException as error:
         raise BuildError(
             "the project cannot be built", why=str(error), fix="mend the project"
         ) from error
 
 
-def _install(
-    env: DefaultIsolatedEnv, requirements: Collection[str], constraints: Collection[str], log: Path
-) -> None:
-    wanted = [text for text in sorted(requirements) if not _is_torch(text)]
-    if not wanted:
-        return
-    console.note(f"build requirements: {', '.join(wanted)}")
-    try:
-        env.install(wanted, constraints)
-    except subprocess.CalledProcessError as error:
-        output = _text(error.stdout) + _text(error.stderr)
-        with log.open("a") as stream:
-            stream.write(output)
-        raise DownloadError(
-            f"build requirements cannot be installed: {', '.join(wanted)}",
-            why=pip_reason(output) or f"pip's output is in {log}",
-            fix="check the network and pip's settings, or the project's [build-system] requires",
-        ) from error
+def _installable(requirements: Collection[str], torch: Torch) -> Iterator[str]:
+    """Yield all requirements but torch, which the stand-in answers for.
+
+    Raises:
+        BuildError: the project builds with another torch than the target's.
+    """
+    for text in requirements:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            yield text
+            continue
+        if canonicalize_name(requirement.name) != ANSWERED_BY_STANDIN:
+            yield text
+        elif not torch.satisfies(requirement):
+            raise BuildError(
+                f"the project builds with {text}, and the target has torch {torch.version}",
+                fix="choose a platform with that torch (`invoke targets`), or widen the project's "
+                "[build-system] requires",
+            )
 
 
-def _is_torch(requirement: str) -> bool:
-    try:
-        return canonicalize_name(Requirement(requirement).name) == ANSWERED_BY_STANDIN
-    except InvalidRequirement:
-        return False
+def _last_line(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    said = [line for line in lines if line.strip()]
+    return _shortened(said[-1:])[0] if said else "nothing"
 
 
-def build_failed(
-    log: Path, *, sources: Path | None = None, shown_as: Path | None = None
-) -> BuildError | DownloadError:
-    """Return the error of a failed build, with the compiler's own words out of its log.
+@dataclass(frozen=True)
+class Seen:
+    """What a failed build left to be looked at.
 
     Args:
-        log: what the build printed.
+        log: what it printed.
         sources: the copy that was built; it is gone when people read the error.
         shown_as: the folder that it was copied from.
+        jobs: how many compilers ran at once (MAX_JOBS).
     """
+
+    log: Path
+    sources: Path
+    shown_as: Path
+    jobs: str = ""
+
+
+def build_failed(seen: Seen) -> BuildError | DownloadError:
+    """Return the error of a failed build, with the compiler's own words out of its log."""
+    log, sources = seen.log, seen.sources
     text = log.read_text(encoding="utf-8", errors="replace")
     if os.strerror(errno.ENOSPC) in text:
         return DownloadError(
             "the build ran out of disk space",
-            why=f"it works in {sources or 'the cache'} and in {tempfile.gettempdir()}",
+            why=f"it works in {sources} and in {tempfile.gettempdir()}",
             fix="free some space, or set JETSHIP_CACHE and TMPDIR to folders on a larger disk; "
             f"the whole log is {log}",
         )
-    if sources is not None and shown_as is not None:
-        for copied in (sources, sources.resolve()):
-            text = text.replace(f"{copied}/", f"{shown_as}/")
+    for copied in (sources, sources.resolve()):
+        text = text.replace(f"{copied}/", f"{seen.shown_as}/")
     lines = text.splitlines()
+    cause = find_cause(text, seen.jobs)
     return BuildError(
-        "the project did not build",
+        cause.what if cause else "the project did not build",
         why="its own words:\n" + "\n".join(f"    {line}" for line in complaints(lines)),
-        fix=f"mend the project; the whole log is {log}",
+        fix=f"{cause.fix if cause else 'mend the project'}; the whole log is {log}",
     )
 
 
@@ -169,9 +216,3 @@ def _own_frames(traceback: list[str]) -> list[str]:
 
 def _shortened(lines: list[str]) -> list[str]:
     return [line if len(line) <= 400 else line[:400] + " ..." for line in lines if line.strip()]
-
-
-def _text(data: bytes | str | None) -> str:
-    if data is None:
-        return ""
-    return data if isinstance(data, str) else data.decode("utf-8", "replace")

@@ -24,12 +24,14 @@ NOT_SOURCES_AT_TOP = ("build", "dist", ".venv", "venv", ".tox", ".nox")
 class Project:
     """A folder with a setuptools project.
 
-    `import_guard` is the package that asked for the import guard, with
-    `[tool.jetship] import-guard = "package"` in its pyproject.toml; None where it did not.
+    `title` is what logs and people call it. `import_guard` is the package that asked for the
+    import guard, with `[tool.jetship] import-guard = "package"` in its pyproject.toml; None where
+    it did not.
     """
 
     folder: Path
-    import_guard: str | None
+    title: str
+    import_guard: str | None = None
 
     def copy_sources(self, destination: Path) -> None:
         """Copy what a build needs; the project's own folder is never written to."""
@@ -80,8 +82,12 @@ def _keep_links_out(folder: Path, copy: Path) -> None:
             link.symlink_to(meant)
 
 
-def open_project(folder: Path) -> Project:
+def open_project(folder: Path, *, title: str = "") -> Project:
     """Read a project's pyproject.toml, where there is one.
+
+    Args:
+        folder: the project.
+        title: what to call it (default: the folder's name).
 
     Raises:
         ConfigError: there is no such folder, nothing in it to build, a damaged
@@ -97,8 +103,9 @@ def open_project(folder: Path) -> Project:
             f"{folder} is not a Python project: it has neither pyproject.toml nor setup.py",
             fix="name the folder that has one with --project DIR",
         )
+    title = title or folder.resolve().name
     if not pyproject.is_file():
-        return Project(folder, None)
+        return Project(folder, title)
     try:
         table = tomllib.loads(pyproject.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -106,7 +113,7 @@ def open_project(folder: Path) -> Project:
             f"{pyproject} is not valid TOML", why=str(error), fix="mend it there"
         ) from error
     _require_setuptools(pyproject, table)
-    return Project(folder, _import_guard(pyproject, table))
+    return Project(folder, title, _import_guard(pyproject, table))
 
 
 def _require_setuptools(pyproject: Path, table: dict[str, object]) -> None:

@@ -83,8 +83,7 @@ def _none(facts: Facts) -> Finding:
         if name.startswith(_CUDA_RUNTIME)
     )
     if users:
-        reason = "it is linked with CUDA, and no library in it has any device code"
-        fix = "the build left the .cu files out: look whether it asks for a GPU on the build "
-        fix += "machine (torch.cuda.is_available()), which a cross build does not have"
-        return Finding(_RULE, "fail", facts.wheel.file, reason, users, fix)
-    return Finding(_RULE, "pass", facts.wheel.file, "no device code in this wheel")
+        reason = "it calls CUDA and has no device code of its own, so no kernel in it depends on "
+        reason += "the GPU; if the project has .cu files, its build left them out"
+        return Finding(_RULE, "pass", facts.wheel.file, reason, users, grade="exact")
+    return Finding(_RULE, "pass", facts.wheel.file, "no device code in this wheel", grade="exact")

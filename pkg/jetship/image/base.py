@@ -26,6 +26,7 @@ def base_image(
     site_packages: Path,
     store: Store,
     client: docker.DockerClient,
+    name: str = "base",
 ) -> str:
     """Return the tag of the platform's base image, giving it to the engine where it lacks it.
 
@@ -35,6 +36,7 @@ def base_image(
         site_packages: torch and what it needs, unpacked.
         store: has the scratch space for the archive.
         client: the engine.
+        name: what the image is for.
 
     Raises:
         ImageError: the engine refuses the image or records another architecture for it.
@@ -43,13 +45,13 @@ def base_image(
         Layer(rootfs),
         Layer(site_packages, prefix=packages_folder(platform), plain_modes=True),
     )
-    labels = {"org.opencontainers.image.title": f"jetship base of {platform.title}"}
+    labels = {"org.opencontainers.image.title": f"jetship {name} of {platform.title}"}
     archive = plan(layers, platform.machine, labels)
-    tag = f"jetship/base-{platform.name}:{archive.digest[:DIGEST_DIGITS]}"
+    tag = f"jetship/{name}-{platform.name}:{archive.digest[:DIGEST_DIGITS]}"
     if architecture_of(client, tag) == OCI_NAMES[platform.machine][0]:
         console.note(f"the engine has {tag} already")
         return tag
-    console.step(f"making the base image {tag} ({sum(archive.sizes) / 1e6:.0f} MB)")
+    console.step(f"making the image {tag} ({sum(archive.sizes) / 1e6:.0f} MB)")
     with store.scratch() as scratch:
         path = scratch / "image.tar"
         with path.open("wb") as out:

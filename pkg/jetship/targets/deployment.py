@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, StringConstraints, field_validator
 
 from jetship import yamlfile
 from jetship.errors import ConfigError
+from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.catalog import Catalog
 from jetship.targets.device import Device, device_target
 from jetship.targets.model import Target
@@ -86,6 +87,7 @@ class Deployment(Strict):
     own_parts: dict[str, OwnPaths] = Field(default_factory=dict)
     """By platform: what takes the place of its own parts."""
     targets: tuple[TargetRow, ...] = Field(min_length=1)
+    build: BuildSettings = BuildSettings()
     image: ImagePlan
     fleet: Fleet = Fleet()
     strategy: Strategy = Strategy()

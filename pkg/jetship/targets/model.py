@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from packaging.requirements import Requirement
+from packaging.version import Version
 from pydantic import Field, field_validator
 
 from jetship.errors import ConfigError
@@ -90,6 +92,15 @@ class Torch(Sourced):
     def pinned(self) -> str:
         return self.requirement or f"torch=={self.version}"
 
+    def satisfies(self, requirement: Requirement) -> bool:
+        """Return whether this torch is what a project asks for.
+
+        NVIDIA's 2.1.0a0+… is a snapshot of 2.1.0, and serves whoever asks for that.
+        """
+        version = Version(self.version)
+        candidates = (version, Version(version.base_version))
+        return any(requirement.specifier.contains(one, prereleases=True) for one in candidates)
+
 
 class ToolchainParts(Strict):
     """The parts that make the platform's toolchain; its file gives their names.
@@ -98,7 +109,8 @@ class ToolchainParts(Strict):
     a project includes and that toolkit has not. A part that is
     not to be had openly is left out, and `advice` says by role where it is and what to pass.
     With `own_templates`, a library brings every instantiation of libstdc++'s templates itself:
-    the compiler's libstdc++ has more of them than the target's.
+    the compiler's libstdc++ has more of them than the target's. `emulated` are the compilers as
+    the target would run them itself, for comparison.
     """
 
     compiler: PartName
@@ -108,6 +120,7 @@ class ToolchainParts(Strict):
     cuda_math: tuple[PartName, ...] = ()
     torch: PartName | None = None
     base: PartName | None = None
+    emulated: PartName | None = None
     advice: dict[Literal["sysroot", "cuda", "torch", "base", "python"], str] = Field(
         default_factory=dict
     )

@@ -17,7 +17,7 @@ from jetship.targets.arch import Arch
 from jetship.targets.repositories import Component, Repository, Suite
 from jetship.yamlfile import Strict
 
-Kind = Literal["compiler", "sysroot", "cuda", "cuda_math", "torch", "base"]
+Kind = Literal["compiler", "sysroot", "cuda", "cuda_math", "torch", "base", "emulated"]
 
 
 class PackageSource(Strict):

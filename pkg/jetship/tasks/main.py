@@ -4,6 +4,7 @@ from invoke.collection import Collection
 from invoke.program import Program
 
 import jetship
+from jetship.tasks.bench import bench
 from jetship.tasks.caches import cache
 from jetship.tasks.images import image, matrix, smoke
 from jetship.tasks.machine import doctor, pins, targets
@@ -13,7 +14,8 @@ from jetship.tasks.wheels import build, check
 
 def namespace() -> Collection:
     """Return jetship's tasks as an invoke namespace; a repository may add its own."""
-    return Collection(build, check, image, smoke, matrix, toolchain, targets, doctor, pins, cache)
+    own = (build, check, image, smoke, matrix, toolchain, targets, doctor, pins, cache, bench)
+    return Collection(*own)
 
 
 program = Program(name="jetship", version=jetship.__version__, namespace=namespace())

@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from jetship import console, yamlfile
+from jetship.build.origin import find_project
+from jetship.build.project import Project
 from jetship.errors import ConfigError, NothingSelectedError
 from jetship.pin import pin_of
+from jetship.store import Store
+from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.catalog import Catalog
 from jetship.targets.deployment import (
     Deployment,
@@ -232,12 +236,32 @@ def deployment_of(catalog: Catalog, deploy: str) -> Deployment | None:
     return None
 
 
-def project_folder(catalog: Catalog, given: str, deploy: str) -> Path:
-    """Return the project: the one that is given, deploy.yaml's, or the current folder."""
-    if given:
-        return Path(given)
+def project_of(
+    catalog: Catalog, given: str, deploy: str, store: Store
+) -> tuple[Project, BuildSettings]:
+    """Return the project that is given, deploy.yaml's, or the current folder, and how to build it.
+
+    What deploy.yaml says of the build is meant for the project that it names.
+
+    Raises:
+        ConfigError, DownloadError: there is no such project.
+    """
     deployment = deployment_of(catalog, deploy)
-    return Path(deploy).parent / deployment.project if deployment else Path()
+    if given:
+        settings = BuildSettings()
+        project = find_project(given, store)
+        if deployment and (
+            deployment.project == given
+            or (Path(deploy).parent / deployment.project).resolve() == project.folder.resolve()
+        ):
+            settings = deployment.build
+        return project, settings
+    if deployment is None:
+        return find_project(".", store), BuildSettings()
+    folder = Path(deploy).parent / deployment.project
+    return find_project(str(folder if folder.exists() else deployment.project), store), (
+        deployment.build
+    )
 
 
 def require_files(wheels: Sequence[str]) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 from invoke.context import Context
 
 from jetship import console, pipeline
-from jetship.build.project import open_project
+from jetship.build.project import Project
 from jetship.check.api import render
+from jetship.check.findings import Report
 from jetship.errors import CheckError, ConfigError, NothingSelectedError
 from jetship.pipeline import Produced
 from jetship.store import Store, default_root
@@ -23,7 +24,7 @@ from jetship.tasks.request import (
     Asked,
     Given,
     Known,
-    project_folder,
+    project_of,
     require_files,
     targets_of,
 )
@@ -34,10 +35,13 @@ from jetship.toolchain.prepare import is_prepared, plan
 @command(
     records={"asked": Asked, "given": Given, "known": Known},
     help={
-        "project": "folder of a setuptools project (default: deploy.yaml's, or this folder)",
+        "project": "folder of a setuptools project, an sdist file, or a requirement such as "
+        "torch-scatter==2.1.2 (default: deploy.yaml's, or this folder)",
         "deploy": DEPLOY_HELP,
         "dist": DIST_HELP,
         "dry": "print what would be built, and build nothing",
+        "verify": "build once more in another folder, without any cache, and compare the bytes",
+        "rebuild": "build even where nothing has changed since the last time",
         "json": JSON_HELP,
     },
 )
@@ -51,6 +55,8 @@ def build(
     deploy: str = str(DEPLOY_FILE),
     dist: str = "dist",
     dry: bool = False,
+    rebuild: bool = False,
+    verify: bool = False,
     json: bool = False,
 ) -> None:
     """Cross-build a checked wheel for each arch.
@@ -61,19 +67,21 @@ def build(
 
         invoke build --arch 6.2
         invoke build --arch 6.2,7.2 --project ~/my_ops
+        invoke build --arch 6.2 --project torch-scatter==2.1.2
         invoke build --arch '7.2+PTX' --dry
         invoke build --board xavier --jetpack 5.1.2
     """
     catalog = known.catalog(deploy)
     targets = targets_of(catalog, asked, deploy=deploy)
-    opened = open_project(project_folder(catalog, project, deploy))
+    store = Store(default_root())
+    opened, settings = project_of(catalog, project, deploy, store)
     own = given.supply(catalog, deploy)
     if dry:
-        _print_plan(targets, opened.folder, own, json=json)
+        _print_plan(targets, opened, own, json=json)
         return
     _announce(catalog, targets)
-    store = Store(default_root())
-    results = pipeline.produce(opened, targets, store, Path(dist), own)
+    request = pipeline.Request(opened, Path(dist), own, settings, rebuild, verify)
+    results = pipeline.produce(request, targets, store)
     if json:
         console.emit_json({"wheels": [_as_json(result) for result in results]})
     else:
@@ -114,7 +122,9 @@ def _runs(catalog: Catalog, board: Board) -> str:
     return f"for {board.title} ({board.arch}) itself: --platform {' or '.join(board.platforms)}"
 
 
-def _print_plan(targets: tuple[Target, ...], folder: Path, own: OwnSupply, *, json: bool) -> None:
+def _print_plan(
+    targets: tuple[Target, ...], project: Project, own: OwnSupply, *, json: bool
+) -> None:
     store = Store(default_root())
     rows = []
     for target in targets:
@@ -123,7 +133,7 @@ def _print_plan(targets: tuple[Target, ...], folder: Path, own: OwnSupply, *, js
         examine(parts, target.platform)
         row = {
             "target": target.id,
-            "project": str(folder),
+            "project": project.title,
             "arch_list": target.arch_list,
             "platform": target.platform.name,
             "cuda": target.platform.cuda.version,
@@ -156,6 +166,9 @@ def _as_json(result: Produced) -> dict[str, Any]:
         "sha256": wheel.sha256 if wheel else None,
         "seconds": round(wheel.seconds, 1) if wheel else None,
         "log": str(wheel.log) if wheel else None,
+        "unchanged": wheel.cache is None if wheel else None,
+        "objects_cached": wheel.cache.hits if wheel and wheel.cache else None,
+        "objects_compiled": wheel.cache.misses if wheel and wheel.cache else None,
         "outcome": result.report.outcome if result.report else None,
         "report": result.report.to_json() if result.report else None,
         "error": result.error.to_json() if result.error else None,
@@ -169,12 +182,21 @@ def _print_wheels(results: list[Produced]) -> None:
         elif result.wheel is not None and result.report is not None:
             size = result.wheel.path.stat().st_size / 1024
             accepted = sum(finding.accepted is not None for finding in result.report.findings)
+            built = "unchanged" if result.wheel.cache is None else "built"
             console.note(
-                f"{size:.0f} KiB, built in {result.wheel.seconds:.0f} s; check passed"
+                f"{size:.0f} KiB, {built} in {result.wheel.seconds:.0f} s; check passed"
                 + (f", {accepted} findings accepted for this platform only" if accepted else "")
                 + f" (`invoke check {result.wheel.path}` shows all)"
             )
+            _note_missing_code(result.report)
             console.emit(str(result.wheel.path))
+
+
+def _note_missing_code(report: Report) -> None:
+    """Say of a wheel that was built for a GPU that it has nothing for one, and why that is fine."""
+    for finding in report.findings:
+        if finding.rule == "device-code" and "no device code" in finding.reason:
+            console.note(f"{finding.subject}: {finding.reason}")
 
 
 @command(

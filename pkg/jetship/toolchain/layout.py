@@ -93,6 +93,16 @@ def lay_out_base(sources: Path, root: Path) -> None:
     complete_rootfs(root / "rootfs")
 
 
+def lay_out_emulated(sources: Path, root: Path) -> None:
+    """A base image with compilers in it, and nvcc's programs as a CUDA_HOME in /opt/cuda."""
+    lay_out_base(sources, root)
+    home = root / "rootfs/opt/cuda"
+    _take_debian_nvcc(root / "rootfs", home)
+    write_atomically(home / "bin/nvcc.profile", _NVCC_PROFILE.encode())
+    for folder in ("include", "lib64"):
+        (home / folder).mkdir(exist_ok=True)
+
+
 def lay_out_cuda(sources: Path, root: Path) -> None:
     """A CUDA_HOME out of Debian's scattered nvcc, or of the index's wheels, or of both."""
     for packages in _packages(sources, "amd64"):
@@ -244,4 +254,5 @@ LAYOUTS: Mapping[str, Callable[[Path, Path], None]] = {
     "cuda_math": lay_out_cuda_math,
     "torch": lay_out_torch,
     "base": lay_out_base,
+    "emulated": lay_out_emulated,
 }

@@ -84,6 +84,9 @@ class OwnSupply:
         return self.given.over(self.by_platform.get(platform.name, NOTHING_OWN))
 
 
+NO_SUPPLY = OwnSupply()
+
+
 @dataclass(frozen=True)
 class Given:
     """A folder to link into a toolchain, and what tells it from another one.

@@ -26,6 +26,9 @@ def watch_folder(folder: Path, *, total_bytes: int, title: str) -> Iterator[None
     apt and pip write their downloads below `folder`; their own bars are for terminals only
     and would be two kinds of progress.
     """
+    if console.has_live_display():
+        yield
+        return
     columns = (TextColumn("    {task.description}"), BarColumn(), DownloadColumn(),
                TransferSpeedColumn(), TimeElapsedColumn())  # fmt: skip
     stop = threading.Event()

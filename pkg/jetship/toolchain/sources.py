@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import os
 import re
 import sys
 import zipfile
@@ -15,6 +16,8 @@ from jetship.store import Store
 from jetship.targets.parts import AptSource, DebianSource, NamedPart, Part, WheelSource
 from jetship.toolchain import debian, layout, pypi
 from jetship.toolchain.lock import Lock, Locked, lock_path, read_lock
+
+UNPACKED_AT = 315532800  # seconds since 1970, the start of 1980
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,10 @@ def _require_once(named: NamedPart, found: Mapping[str, Sequence[Locked]]) -> No
 def unpack_wheels(wheels: Sequence[Path], folder: Path, *, only: str = "") -> None:
     """Unpack wheels side by side, or what is below folders named `only`; nothing of them is run.
 
+    All files get one time. GCC takes a header for one that it has read already (`#pragma once`)
+    where size, time and content are the same, so what it sees would depend on the second in which
+    each was unpacked.
+
     Raises:
         DownloadError: a wheel is damaged.
     """
@@ -117,6 +124,8 @@ def unpack_wheels(wheels: Sequence[Path], folder: Path, *, only: str = "") -> No
                 names = archive.namelist()
                 members = [name for name in names if not only or f"/{only}/" in name]
                 archive.extractall(folder, members)
+                for name in members:
+                    os.utime(folder / name, (UNPACKED_AT, UNPACKED_AT))
         except zipfile.BadZipFile as error:
             raise DownloadError(f"{wheel.name} cannot be unpacked", why=str(error)) from error
 

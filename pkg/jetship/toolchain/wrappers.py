@@ -24,12 +24,36 @@ BINUTILS = ("ar", "as", "ld", "nm", "objcopy", "objdump", "ranlib", "readelf", "
 # compiles gets no path of this machine into it: __FILE__ starts at /toolchain, or in the project.
 _WRAPPER = """\
 #!/bin/sh
+# Written by jetship: {program} for {triplet}.
+bin=${{0%/*}}
+root=$(cd "$bin/.." && pwd -P)
+LD_LIBRARY_PATH=$root/buildroot/usr/lib/x86_64-linux-gnu${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}
+export LD_LIBRARY_PATH
+exec "$root/buildroot/usr/bin/{triplet}-{program}" "$@"
+"""
+
+# What a setup.py names by its place on the target is looked for in the target's sysroot ("=" to
+# GCC), and never on the build machine. A build may name a compiler cache; an object in it is this
+# compiler's by the name of the compiler's part, which is made of its packages' digests.
+_COMPILER = """\
+#!/bin/sh
 # Written by jetship: {program} for {triplet}, against this toolchain's sysroot.
 bin=${{0%/*}}
 root=$(cd "$bin/.." && pwd -P)
 LD_LIBRARY_PATH=$root/buildroot/usr/lib/x86_64-linux-gnu${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}
 export LD_LIBRARY_PATH
-exec "$root/buildroot/usr/bin/{triplet}-{program}" {options}"$@"
+for word do
+    shift
+    case $word in
+    -[IL]/usr/local/cuda/*) word=${{word%%/*}}${{CUDA_HOME:-$root/cuda}}/${{word#*/cuda/}} ;;
+    -[IL]/usr/include* | -[IL]/usr/lib* | -[IL]/lib* | \
+    -[IL]/usr/local/include* | -[IL]/usr/local/lib*) word=${{word%%/*}}=/${{word#*/}} ;;
+    esac
+    set -- "$@" "$word"
+done
+export CCACHE_COMPILERCHECK="string:{identity}"
+exec ${{JETSHIP_CCACHE:+"$JETSHIP_CCACHE"}} "$root/buildroot/usr/bin/{triplet}-{program}" \
+    {options}"$@"
 """
 
 # Stands before libstdc++'s header of this name, which declares the templates that the library has
@@ -63,12 +87,14 @@ def write_wrappers(toolchain: Toolchain, gcc: int) -> None:
     if (toolchain.root / "python").is_dir():
         # Debian's pyconfig.h includes <aarch64-linux-gnu/python3.8/pyconfig.h> of its own prefix.
         options += '-idirafter "$root/python/include" '
+    identity = (toolchain.root / "buildroot").resolve().name
     for name in ("gcc", "g++", "cpp"):
-        program = f"{name}-{gcc}"
-        text = _WRAPPER.format(program=program, triplet=triplet, options=options)
+        text = _COMPILER.format(
+            program=f"{name}-{gcc}", triplet=triplet, options=options, identity=identity
+        )
         write_program(toolchain.bin / f"{triplet}-{name}", text)
     for name in BINUTILS:
-        text = _WRAPPER.format(program=name, triplet=triplet, options="")
+        text = _WRAPPER.format(program=name, triplet=triplet)
         write_program(toolchain.bin / f"{triplet}-{name}", text)
 
 

@@ -11,7 +11,7 @@ from jetship.store import sha256_of
 
 @pytest.fixture
 def project(tmp_path, write):
-    return Project(write(tmp_path / "my_ops", {"setup.py": ""}), None)
+    return Project(write(tmp_path / "my_ops", {"setup.py": ""}), "my_ops")
 
 
 @pytest.fixture

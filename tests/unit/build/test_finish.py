@@ -18,7 +18,7 @@ from jetship.targets.resolve import resolve
 from packaging.specifiers import SpecifierSet
 from packaging.tags import parse_tag
 
-PLAIN = Project(Path(), None)
+PLAIN = Project(Path(), "plain")
 LABEL = "debian12.torch271.cxx11abi.cu118.sm62"
 
 
@@ -143,7 +143,7 @@ def test_a_snapshot_serves_nobody_who_asks_for_another_release(make_wheel, xavie
 
 
 def test_the_guard_is_in_the_wheel_of_a_project_that_asks_for_it(make_wheel, target):
-    wheel = finish(make_wheel(), target, Project(Path(), "ops"))
+    wheel = finish(make_wheel(), target, Project(Path(), "plain", "ops"))
     assert wheel.members["ops/_jetship_guard.py"].data == GUARD.read_bytes()
     assert not any("guard" in name for name in finish(make_wheel(), target, PLAIN).members)
 
@@ -151,7 +151,7 @@ def test_the_guard_is_in_the_wheel_of_a_project_that_asks_for_it(make_wheel, tar
 @pytest.mark.parametrize("name", ["op", "other", "ops_1"])
 def test_the_guard_of_a_package_that_is_not_there_is_refused(make_wheel, target, name):
     with pytest.raises(BuildError, match="the wheel has no such package") as caught:
-        finish(make_wheel(), target, Project(Path(), name))
+        finish(make_wheel(), target, Project(Path(), "plain", name))
     assert repr(name) in caught.value.what
     assert caught.value.fix
 

@@ -76,7 +76,7 @@ def test_results_of_other_builds_are_not_copied(tmp_path, write):
         "src/ops.egg-info/PKG-INFO": "", "src/ops/__pycache__/x.pyc": "", ".git/HEAD": "",
         ".venv/bin/python": "", "venv/bin/python": "", ".tox/log": "",
     })  # fmt: skip
-    Project(project, None).copy_sources(tmp_path / "copy")
+    Project(project, "ops").copy_sources(tmp_path / "copy")
     assert files_below(tmp_path / "copy") == {"setup.py", "src/ops/__init__.py", "csrc/op.cu"}
 
 
@@ -88,7 +88,7 @@ def test_a_package_that_is_called_build_or_dist_is_source(tmp_path, write):
         "ops/venv/x": "",
     }
     project = write(tmp_path / "project", files)
-    Project(project, None).copy_sources(tmp_path / "copy")
+    Project(project, "ops").copy_sources(tmp_path / "copy")
     assert files_below(tmp_path / "copy") == set(files)
 
 
@@ -98,7 +98,7 @@ def test_links_stay_links_within_the_project(tmp_path, write):
     (project / "csrc/none.cpp").symlink_to("gone.cpp")
     (project / "kernels").symlink_to("csrc")
     (project / "above").symlink_to("/")
-    Project(project, None).copy_sources(tmp_path / "copy")
+    Project(project, "ops").copy_sources(tmp_path / "copy")
     assert (tmp_path / "copy/csrc/same.cpp").readlink().as_posix() == "op.cpp"
     assert (tmp_path / "copy/csrc/none.cpp").is_symlink()
     assert (tmp_path / "copy/kernels").is_symlink()
@@ -110,7 +110,7 @@ def test_links_out_of_the_project_lead_to_the_same_from_its_copy(tmp_path, write
     project = write(tmp_path / "project", {"setup.py": "", "csrc/op.cpp": ""})
     (project / "README.md").symlink_to("../README.md")
     (project / "csrc/shared").symlink_to("../../shared")
-    Project(project, None).copy_sources(tmp_path / "elsewhere/deep/copy")
+    Project(project, "ops").copy_sources(tmp_path / "elsewhere/deep/copy")
     copy = tmp_path / "elsewhere/deep/copy"
     assert (copy / "README.md").read_text() == "words"
     assert (copy / "csrc/shared/op.h").read_text() == "one"
@@ -121,14 +121,14 @@ def test_a_cache_within_the_project_is_not_copied_into_itself(tmp_path, write, m
     write(tmp_path, {"setup.py": "", "cache/sha256/x": "", "other/y": ""})
     monkeypatch.chdir(tmp_path)
     copy = tmp_path / "cache/tmp/copy"
-    Project(tmp_path.relative_to(tmp_path), None).copy_sources(copy)
+    Project(tmp_path.relative_to(tmp_path), "ops").copy_sources(copy)
     assert files_below(copy) == {"setup.py", "other/y"}
 
 
 def test_the_project_itself_is_not_written_to(tmp_path, write):
     project = write(tmp_path / "project", {"setup.py": "old"})
     before = files_below(project)
-    Project(project, None).copy_sources(tmp_path / "copy")
+    Project(project, "ops").copy_sources(tmp_path / "copy")
     (tmp_path / "copy/setup.py").write_text("new")
     assert (project / "setup.py").read_text() == "old"
     assert files_below(project) == before

@@ -2,6 +2,8 @@
 
 import os
 
+import _jetship_parallel
+
 from torch._standin import FACTS
 
 # Toolkits that a release may have found on the build machine.
@@ -16,6 +18,7 @@ def adapt(module):
     if not FACTS["code"]:
         module.CUDA_HOME = None
     module._get_cuda_arch_flags = _with_archs_of_target(module._get_cuda_arch_flags)
+    _jetship_parallel.adapt(module.BuildExtension)
 
 
 def _with_archs_of_target(own):

@@ -61,7 +61,7 @@ def get_gencode_flags():
     return " ".join("-gencode compute=compute_%d%d,code=sm_%d%d" % (*p, *p) for p in _CODE)
 
 
-def is_bf16_supported(including_emulation=True):  # noqa: FBT002 - as torch has it
+def is_bf16_supported(including_emulation=True):
     """Return whether every GPU of the target computes in bfloat16 itself.
 
     Later torches also say True where bfloat16 is emulated, which tells a build nothing.

@@ -1,0 +1,48 @@
+"""The `build:` of a deploy.yaml: what a project's build needs beside its sources."""
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints, field_validator
+
+from jetship.yamlfile import Strict
+
+# What `env` of a deploy.yaml may not set: it is the target's, or leads to the toolchain.
+GIVEN_BY_JETSHIP = frozenset({
+    "CC", "CXX", "LDSHARED", "LDCXXSHARED", "AR", "PATH", "PYTHONPATH", "PYTHONHOME", "CUDA_HOME",
+    "FORCE_CUDA", "TORCH_CUDA_ARCH_LIST", "_PYTHON_SYSCONFIGDATA_NAME", "_PYTHON_HOST_PLATFORM",
+    "JETSHIP_STANDIN_FACTS", "JETSHIP_TARGET", "JETSHIP_SOURCES", "JETSHIP_CCACHE", "TMPDIR",
+})  # fmt: skip
+
+Word = Annotated[str, StringConstraints(min_length=1)]
+
+
+class BuildSettings(Strict):
+    """How to build the project.
+
+    `env` is added to the environment of the build. `before_build` are commands, each a program
+    with its arguments, that run in the copy of the project before it is built, in the same
+    environment. `time_limit_minutes` ends a build that hangs. `constraints` are versions of
+    build requirements, as in a pip constraints file.
+    """
+
+    env: dict[Word, str] = Field(default_factory=dict)
+    before_build: tuple[tuple[Word, ...], ...] = ()
+    time_limit_minutes: float = Field(default=120, gt=0)
+    constraints: tuple[Word, ...] = ()
+
+    @field_validator("env")
+    @classmethod
+    def _leaves_the_targets_alone(cls, env: dict[str, str]) -> dict[str, str]:
+        taken = sorted(set(env) & GIVEN_BY_JETSHIP)
+        if taken:
+            raise ValueError(
+                f"{', '.join(taken)} cannot be set here: jetship sets it for the target"
+            )
+        return env
+
+    @field_validator("before_build")
+    @classmethod
+    def _has_programs(cls, commands: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+        if not all(commands):
+            raise ValueError("a command is a list such as [python3, tools/generate.py]")
+        return commands

@@ -1,0 +1,80 @@
+"""The task `bench`."""
+
+from pathlib import Path
+
+from invoke.context import Context
+
+from jetship import console
+from jetship.bench.crossbuild import Timing, compare
+from jetship.build.api import Order
+from jetship.build.environment import max_jobs
+from jetship.engine import connect
+from jetship.errors import ConfigError
+from jetship.pipeline import toolchain_for
+from jetship.store import Store, default_root
+from jetship.tasks.command import command
+from jetship.tasks.request import (
+    DEPLOY_FILE,
+    DEPLOY_HELP,
+    DIST_HELP,
+    JSON_HELP,
+    Asked,
+    Given,
+    Known,
+    project_of,
+    targets_of,
+)
+
+
+@command(
+    records={"asked": Asked, "given": Given, "known": Known},
+    help={
+        "build": "time a cross build against the emulated build of the same project",
+        "project": "what to build, as for the task build",
+        "deploy": DEPLOY_HELP,
+        "dist": DIST_HELP,
+        "json": JSON_HELP,
+    },
+)
+def bench(
+    _: Context,
+    *,
+    asked: Asked,
+    given: Given,
+    known: Known,
+    build: bool = False,
+    project: str = "",
+    deploy: str = str(DEPLOY_FILE),
+    dist: str = "dist",
+    json: bool = False,
+) -> None:
+    """Measure, side by side in one run, what jetship claims of itself.
+
+        invoke bench --build --arch 6.2
+
+    Builds the project three times: in an arm64 container under emulation with the target's own
+    compilers, crossed with an empty compiler cache, and crossed with a full one. Needs a Docker
+    Engine on this machine and qemu-user (`invoke doctor --fix`); takes minutes.
+    """
+    if not build:
+        raise ConfigError("bench measures nothing unasked", fix="invoke bench --build --arch 6.2")
+    catalog = known.catalog(deploy)
+    (target, *more) = targets_of(catalog, asked.together, deploy=deploy)
+    if more:
+        console.note(f"of the targets, {target.id} is measured")
+    store = Store(default_root())
+    opened, settings = project_of(catalog, project, deploy, store)
+    own = given.supply(catalog, deploy).of(target.platform)
+    toolchain = toolchain_for(opened, target, store, own)
+    order = Order(opened, target, toolchain, settings, max_jobs())
+    client = connect()
+    timings = compare(order, store=store, logs=Path(dist) / "logs", client=client)
+    if json:
+        rows = [timing.to_json() for timing in timings]
+        console.emit_json({"target": target.id, "jobs": order.jobs, "builds": rows})
+        return
+    console.emit("\n".join(map(_line, timings)))
+
+
+def _line(timing: Timing) -> str:
+    return f"{timing.way:26} {timing.seconds:8.1f} s  {timing.ratio:6.1f} times"
