@@ -7,9 +7,10 @@ from jetship.build.project import Project
 from jetship.check.findings import Finding, Report
 from jetship.errors import BuildError, CheckError, ConfigError, DownloadError, ToolMissingError
 from jetship.pin import Pin, PinnedCuda, PinnedPython, PinnedTool, PinnedTorch
-from jetship.pipeline import produce, target_of
+from jetship.pipeline import Request, produce, target_of
 from jetship.targets.resolve import resolve
 from jetship.toolchain.own import OwnParts
+from jetship.toolchain.prepare import NOTHING_OWN
 
 PIN = Pin(
     tool=PinnedTool(version="0"),
@@ -33,7 +34,8 @@ def stages(monkeypatch):
     prepared = []
 
     def install(endings: dict[str, str | Exception]) -> None:
-        def build(_project, target, _toolchain, *, store, out, logs):
+        def build(order, *, store, out, logs, rebuild):
+            target = order.target
             ending = endings[target.id]
             if isinstance(ending, Exception):
                 raise ending
@@ -59,9 +61,10 @@ def stages(monkeypatch):
 
 @pytest.fixture
 def run(catalog, store, tmp_path):
-    def run(arch: str, *own: OwnParts):
-        targets = resolve(catalog, arch=arch)
-        return produce(Project(tmp_path / "ops", "ops"), targets, store, tmp_path / "dist", *own)
+    def run(arch: str, own: OwnParts = NOTHING_OWN, **options):
+        project = Project(tmp_path / "ops", "ops")
+        request = Request(project, tmp_path / "dist", own, **options)
+        return produce(request, resolve(catalog, arch=arch), store)
 
     return run
 

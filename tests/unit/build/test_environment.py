@@ -47,13 +47,15 @@ def test_a_variable_of_this_machine_does_not_reach_the_compilers(cross, name):
 def test_the_toolchain_comes_first_on_path_and_the_front_end_behind(cross, toolchain):
     env = compose({"PATH": "/usr/bin"}, cross, {"PATH": "/isolated/bin:/usr/bin"})
     words = env["PATH"].split(os.pathsep)
-    assert words[:2] == [str(toolchain.bin), str(toolchain.cuda_home / "bin")]
+    assert words[:3] == [
+        str(cross.folder / "bin"), str(toolchain.bin), str(cross.folder / "cuda/bin")
+    ]  # fmt: skip
     assert words[-2:] == ["/isolated/bin", "/usr/bin"]
 
 
 def test_a_process_without_path_still_finds_the_systems_programs(cross, toolchain):
     words = compose({}, cross, {})["PATH"].split(os.pathsep)
-    assert words[0] == str(toolchain.bin)
+    assert words[1] == str(toolchain.bin)
     assert words[-1] == os.defpath.split(os.pathsep)[-1]
 
 
@@ -68,7 +70,7 @@ def test_the_variables_lead_to_the_toolchain(cross, toolchain, target):
     assert variables["CC"] == f"{toolchain.bin}/aarch64-linux-gnu-gcc"
     assert variables["CXX"] == f"{toolchain.bin}/aarch64-linux-gnu-g++"
     assert variables["LDSHARED"] == f"{variables['CC']} -shared"
-    assert variables["CUDA_HOME"] == str(toolchain.cuda_home)
+    assert variables["CUDA_HOME"] == str(cross.folder / "cuda")
     assert variables["TORCH_CUDA_ARCH_LIST"] == "6.2"
     assert variables["FORCE_CUDA"] == "1"
     assert variables["JETSHIP_TARGET"] == target.id

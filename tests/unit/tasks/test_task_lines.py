@@ -127,8 +127,9 @@ def built(project, monkeypatch, catalog):
     own = []
 
     def install(*endings: str | Exception) -> None:
-        def produce(_project, targets, _store, dist, own_parts):
-            own.append(own_parts)
+        def produce(request, targets, _store):
+            dist = request.dist
+            own.append(request.own_parts)
             made = []
             for target, ending in zip(targets, endings, strict=True):
                 if isinstance(ending, Exception):
