@@ -1,5 +1,6 @@
 """Where projects come from. The index's part is played here; the real pip is in integration."""
 
+import contextlib
 import io
 import os
 import sys
@@ -72,8 +73,10 @@ def test_another_sdist_of_the_same_name_is_another_project(sdist, store):
 @pytest.mark.parametrize("member", ["ops-1.2/../../outside", "../outside", "/tmp/jetship-outside"])
 def test_nothing_lands_outside_of_the_place_where_an_sdist_is_unpacked(sdist, store, name, member):
     path = sdist(name, {member: "bad", **FILES})
-    project = find_project(str(path), store)
-    assert [entry.name for entry in project.folder.parent.iterdir()] == ["ops-1.2"]
+    # Some releases of setuptools leave such a member out, others refuse the whole archive.
+    with contextlib.suppress(ConfigError):
+        project = find_project(str(path), store)
+        assert [entry.name for entry in project.folder.parent.iterdir()] == ["ops-1.2"]
     assert not [found for found in store.root.rglob("*") if "outside" in found.name]
     assert not Path("/tmp/jetship-outside").exists()
 
@@ -88,7 +91,8 @@ def test_a_link_out_of_an_sdist_is_not_followed(tmp_path, store):
         archive.addfile(link)
         for member in ("ops-1.2/link/planted", "ops-1.2/setup.py"):
             archive.addfile(tarfile.TarInfo(member))
-    find_project(str(path), store)
+    with contextlib.suppress(ConfigError):
+        find_project(str(path), store)
     assert list(secret.iterdir()) == []
 
 

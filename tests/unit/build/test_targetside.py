@@ -1,6 +1,5 @@
 """The target's numpy. The index's part is played; the wheel and the Python that asks are real."""
 
-import dataclasses
 import os
 import sys
 import sysconfig
@@ -36,13 +35,10 @@ def index(monkeypatch, store, tmp_path):
         digest = sha256_of(path)
         name = path.name
         store.add(path, digest)
-        return (Locked("numpy", "1.24.0", name, 1, digest),) if index.positional else (
-            dataclasses.replace(index.template, file=name, sha256=digest),)
+        return (Locked(name="numpy", version="1.24.0", file=name, size=1, sha256=digest),)
 
     class index:  # noqa: N801
         core = "core"
-        positional = True
-        template = None
 
     index.asked = asked
     monkeypatch.setattr(targetside.pypi, "lock_source", lock_source)
