@@ -130,7 +130,7 @@ def test_a_build_setting_that_would_lead_away_from_the_target(tmp_path, dist):
 def test_a_command_before_the_build_that_fails(cache, tmp_path, dist):
     project = copy_of("c_extension", tmp_path)
     deploy = tmp_path / "deploy.yaml"
-    build = '{before_build: [[python3, -c, "raise SystemExit(\'error: no grammar\')"]]}'
+    build = "{before_build: [[python3, -c, \"raise SystemExit('error: no grammar')\"]]}"
     deploy.write_text(DEPLOY.format(project="c_extension", build=build))
     done = invoke("build", "--deploy", deploy, "--dist", dist, JETSHIP_CACHE=str(cache))
     error = looked_at(done, project, cache, dist)

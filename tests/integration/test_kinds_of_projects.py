@@ -68,7 +68,7 @@ def sdist(tmp_path):
 def test_an_sdist_is_built_as_its_folder_is(build, sdist, dist):
     wheel = build(sdist)
     assert wheel.name.startswith("c_extension-1.0+")
-    assert (dist / "logs/c_extension-1.0-sm62-debian-12.log").is_file()
+    assert (dist / "logs/c-extension-1.0-sm62-debian-12.log").is_file()
 
 
 def test_a_damaged_sdist_is_one_error(sdist, dist):
@@ -85,7 +85,7 @@ def test_a_wheel_is_no_project(kernel_wheel, dist):
 
 def test_the_index_gives_an_sdist_and_nothing_of_it_is_run(tmp_path):
     project = find_project(REQUIREMENT, Store(tmp_path / "store"))
-    assert project.title == "torch_scatter-2.1.2"
+    assert project.title == "torch-scatter-2.1.2"
     assert "from torch" in (project.folder / "setup.py").read_text()
     assert (project.folder / "csrc").is_dir()
 

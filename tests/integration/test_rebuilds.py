@@ -1,4 +1,4 @@
-"""What is built a second time: nothing where nothing changed, the same bytes, objects from a cache."""
+"""What is built a second time: only what changed, with the same bytes, from caches if it can."""
 
 import contextlib
 import shutil

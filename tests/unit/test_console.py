@@ -1,5 +1,5 @@
-import threading
 import json
+import threading
 
 import pytest
 from jetship import console

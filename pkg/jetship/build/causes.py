@@ -9,7 +9,8 @@ from dataclasses import dataclass
 _OUT_OF_MEMORY = re.compile(
     r"Killed signal terminated program (?P<gcc>\S+)|'(?P<nvcc>[^'\n]+)' died due to signal 9"
     r"|virtual memory exhausted|what\(\): +std::bad_alloc|Cannot allocate memory"
-    r"|out of memory allocating|catastrophic error: out of memory|^MemoryError\b|(?:^|[:\]] )Killed$",
+    r"|out of memory allocating|catastrophic error: out of memory|^MemoryError\b"
+    r"|(?:^|[:\]] )Killed$",
     re.MULTILINE,
 )
 _NETWORK = re.compile(

@@ -147,7 +147,7 @@ def _open_sdist(path: Path, store: Store) -> Project:
     inside = [entry for entry in root.iterdir() if entry.is_dir()]
     if len(inside) != 1:
         raise ConfigError(
-            f"{path} is no sdist: it holds {len(inside)} folders at its top, and an sdist holds one",
+            f"{path} is no sdist: it holds {len(inside)} folders at its top, not one",
             fix="unpack it, and name the folder of the project in it",
         )
     console.note(f"{path.name}, sha256 {digest}")

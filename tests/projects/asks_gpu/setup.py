@@ -1,7 +1,7 @@
 """Asks nvidia-smi for what ASK_GPU_FOR says, and takes no other answer than a good one."""
 
 import os
-import subprocess
+import subprocess  # noqa: TID251 - as many projects do
 
 from setuptools import Extension, setup
 

@@ -160,7 +160,7 @@ def test_a_build_that_fails_is_not_kept(build, counted, store):
 
 
 @pytest.fixture
-def verify(build, counted, project, target, toolchain, store):
+def verify(build, counted, project, target, toolchain, store):  # noqa: PLR0917
     """Build, change what the hook makes, and build once more to compare."""
 
     def verify(second: bytes):
@@ -188,8 +188,9 @@ def test_other_bytes_are_an_error_that_names_the_files(verify, tmp_path):
         assert (tmp_path / "logs" / name).is_file()
 
 
-def test_the_second_build_asks_no_compiler_cache(build, project, target, toolchain, store,
-                                                  make_wheel, monkeypatch):  # fmt: skip
+def test_the_second_build_asks_no_compiler_cache(  # noqa: PLR0917
+    build, project, target, toolchain, store, make_wheel
+):
     seen = []
 
     def hook(sources, cross, out, log, **_):

@@ -59,7 +59,7 @@ def test_the_same_source_in_another_folder_is_a_hit(store, log, tmp_path):
     for name in ("one", "two"):
         folder = store.root / "tmp" / name
         folder.mkdir(parents=True)
-        (folder / "op.c").write_text('int op(void) { return 1; }\nconst char *f = __FILE__;\n')
+        (folder / "op.c").write_text("int op(void) { return 1; }\nconst char *f = __FILE__;\n")
         # As the toolchain's wrappers do, so that no path of this machine is in an object.
         words = ["-g0", f"-ffile-prefix-map={folder}/=", "-c", folder / "op.c", "-o", "op.o"]
         done = proc.run([env["JETSHIP_CCACHE"], "gcc", *words], cwd=folder, env=env)

@@ -270,7 +270,9 @@ def test_whoever_asks_for_the_compute_capability_means_the_targets(toolchain, fa
 def test_nothing_else_is_known_of_a_gpu_that_is_not_here(cross, words):
     done = ask_gpu(cross, *words)
     assert (done.status, done.stdout) == (9, "")
-    assert done.stderr == "nvidia-smi: the GPU of sm62-debian-12 is not here to be asked (jetship)\n"
+    assert (
+        done.stderr == "nvidia-smi: the GPU of sm62-debian-12 is not here to be asked (jetship)\n"
+    )
     assert "asks nvidia-smi" in find_cause(done.stderr, "1").what
 
 
@@ -287,7 +289,7 @@ def call_nvcc(cross: CrossEnvironment, *words: str, **variables: str) -> list[st
 
 
 def test_nvcc_is_the_toolchains_own_and_gets_its_words_as_they_are(cross, toolchain):
-    words = ["-c", "a b.cu", "-DX=\"y z\"", "", "*"]
+    words = ["-c", "a b.cu", '-DX="y z"', "", "*"]
     assert call_nvcc(cross, *words) == [f"{toolchain.cuda_home}/bin/nvcc", *words]
 
 

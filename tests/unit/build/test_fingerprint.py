@@ -1,5 +1,6 @@
 import dataclasses
 import os
+import sys
 
 import pytest
 from jetship.build.fingerprint import fingerprint
@@ -126,8 +127,8 @@ def test_variables_of_setuptools_scm_count_though_no_project_mentions_them(ask):
 
 
 def test_jetships_own_build_stage_counts(ask, monkeypatch):
-    from jetship.build import fingerprint as module
-
     before = ask()
-    monkeypatch.setattr(module, "_own_code", lambda: iter(["api.py 0"]))
+    monkeypatch.setattr(
+        sys.modules[fingerprint.__module__], "_own_code", lambda: iter(["api.py 0"])
+    )
     assert ask() != before

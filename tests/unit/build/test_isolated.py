@@ -93,7 +93,7 @@ class FakeEnv:
     def make_extra_environ(self):
         return {"PATH": "/isolated/bin"}
 
-    def build_env(self, store, requirements, constraints, log):
+    def build_env(self, _store, requirements, constraints, _log):
         self.installed.append(sorted(requirements))
         self.constraints.append(tuple(constraints))
         return self
@@ -135,7 +135,7 @@ def env(monkeypatch):
 
 
 @pytest.fixture
-def build(toolchain, target, tmp_path, write, store, env):
+def build(toolchain, target, tmp_path, write, store, env):  # noqa: PLR0917
     cross = create(toolchain, target, tmp_path / "cross")
     # The settings of the target's Python are for the real thing; here this Python runs itself.
     variables = {key: value for key, value in cross.variables.items() if key[0] != "_"}

@@ -1,4 +1,4 @@
-"""Builds without ninja, by the real setuptools, with a compiler that says when it starts and ends."""
+"""Builds without ninja, by the real setuptools; the compiler only says when it starts and ends."""
 
 import os
 import sys
