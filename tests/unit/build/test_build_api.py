@@ -205,7 +205,10 @@ def test_the_second_build_asks_no_compiler_cache(  # noqa: PLR0917
 def test_commands_before_the_build_run_in_the_copy_with_the_builds_environment(
     build, make_wheel, project, target
 ):
-    script = "import os; open('made.h', 'w').write(os.environ['JETSHIP_TARGET'] + os.environ['X'])"
+    script = (
+        "import os; assert os.environ['JETSHIP_SOURCES'] == os.getcwd()\n"
+        "open('made.h', 'w').write(os.environ['JETSHIP_TARGET'] + os.environ['X'])"
+    )
     seen = []
 
     def hook(sources, cross, out, log, **_):
@@ -225,6 +228,14 @@ def test_a_command_that_fails_ends_the_build_with_its_own_words(build, counted):
         build(counted, settings=settings)
     assert "generator: error: no grammar" in caught.value.why
     assert counted.runs == 0
+
+
+def test_the_cause_of_a_commands_failure_is_known_with_the_jobs(build, counted):
+    script = "print('virtual memory exhausted: Cannot allocate memory'); raise SystemExit(1)"
+    settings = BuildSettings(before_build=((sys.executable, "-c", script),))
+    with pytest.raises(BuildError) as caught:
+        build(counted, settings=settings)
+    assert caught.value.fix.startswith("build on a machine with more; the whole log is ")
 
 
 def test_a_command_that_hangs_is_stopped(build, counted, tmp_path):
