@@ -1,6 +1,7 @@
 """Which target is built when, so that all cores are busy and none is asked for too much."""
 
 import concurrent.futures
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
@@ -28,16 +29,15 @@ def run_all(
     Raises:
         whatever `work` raises; the programs that are still running are stopped first.
     """
+    waiting: deque[Target] = deque()
     followers: dict[str, list[Target]] = {}
-    leaders: list[Target] = []
     for target in targets:
-        behind = followers.get(target.platform.name)
-        if behind is None:
-            leaders.append(target)
-            followers[target.platform.name] = []
+        if target.platform.name in followers:
+            followers[target.platform.name].append(target)
         else:
-            behind.append(target)
-    running: dict[Future[Result], Target] = {}
+            followers[target.platform.name] = []
+            waiting.append(target)
+    running: dict[Future[Result], tuple[Target, int]] = {}
     done: dict[str, Result] = {}
     stopper = proc.Stopper()
 
@@ -47,24 +47,27 @@ def run_all(
 
     with ThreadPoolExecutor(max_workers=max(1, min(jobs, len(targets)))) as pool:
 
-        def start(some: Sequence[Target], beside: int) -> None:
-            each = max(1, jobs // max(1, min(jobs, len(some) + beside)))
-            for target in some:
-                running[pool.submit(stoppable, target, each)] = target
+        def start() -> None:
+            """Start what waits, as far as there are jobs that no other target has."""
+            free = jobs - sum(each for _, each in running.values())
+            while waiting and free > 0:
+                each = max(1, free // len(waiting))
+                target = waiting.popleft()
+                running[pool.submit(stoppable, target, each)] = (target, each)
+                free -= each
 
         try:
-            start(leaders, 0)
+            start()
             while running:
                 ready, _ = concurrent.futures.wait(
                     running, return_when=concurrent.futures.FIRST_COMPLETED
                 )
                 for future in ready:
-                    target = running.pop(future)
+                    target, _ = running.pop(future)
                     done[target.id] = future.result()
-                    start(followers.pop(target.platform.name, []), len(running))
+                    waiting.extend(followers.pop(target.platform.name, []))
+                start()
         except BaseException:
-            for future in running:
-                future.cancel()
             stopper.stop()
             raise
     return [done[target.id] for target in targets]

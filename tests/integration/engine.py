@@ -28,7 +28,7 @@ def running_engine() -> Iterator[docker.DockerClient]:
     try:
         running = connect()
     except ToolMissingError:
-        _install("dockerd", "docker.io")
+        install("dockerd", "docker.io")
         with _own_engine() as client:
             yield client
     else:
@@ -40,7 +40,7 @@ def ensure_emulation() -> None:
     """Register qemu for arm64 programs with the kernel, unless something is registered."""
     if os.uname().machine == "aarch64" or (BINFMT / "qemu-aarch64").exists():
         return
-    _install("qemu-aarch64-static", "qemu-user-static", "binfmt-support")
+    install("qemu-aarch64-static", "qemu-user-static", "binfmt-support")
     if not (BINFMT / "register").exists():
         _run("mount", "-t", "binfmt_misc", "binfmt_misc", str(BINFMT))
     if not (BINFMT / "qemu-aarch64").exists():
@@ -91,7 +91,8 @@ def _wait_for(daemon: "subprocess.Popen[bytes]", socket: str, log: Path) -> dock
     raise RuntimeError(f"dockerd does not start:\n{tail}")
 
 
-def _install(program: str, *packages: str) -> None:
+def install(program: str, *packages: str) -> None:
+    """Install Debian packages, unless the program that they bring is there."""
     if proc.find(program) is None:
         _run("apt-get", "-o", "DPkg::Lock::Timeout=300", "update")
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}

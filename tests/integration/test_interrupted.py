@@ -38,6 +38,20 @@ def test_a_build_that_is_stopped_leaves_no_wheel_and_no_compiler(stuck, cache, d
     assert names_in(stuck.temporary) == []
 
 
+def test_several_builds_that_are_stopped_leave_nothing_either(cache, dist):
+    words = ("--project", PROJECTS / "stalled", "--dist", dist)
+    variables = {"JETSHIP_CACHE": str(cache), "STALLED_HEADER_IS": "pipe"}
+    with running("build", "--arch", "6.2,7.2", *words, **variables) as task:
+        wait_until(lambda: "cc1plus" in task.programs(), "the compiler's start")
+        done = stop(task, signal.SIGINT)
+        assert done.status == 130
+        assert "Traceback" not in done.stderr
+        assert "building stalled for sm72" not in done.stderr
+        assert task.programs() == []
+    assert names_in(dist) == ["logs"]
+    assert names_in(cache / "tmp") == []
+
+
 def test_the_build_after_a_stopped_one_works(stuck, words, cache, dist):
     stop(stuck, signal.SIGINT)
     invoke(*words, JETSHIP_CACHE=str(cache)).good()

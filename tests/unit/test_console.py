@@ -1,4 +1,5 @@
 import json
+import threading
 
 import pytest
 from jetship import console
@@ -54,3 +55,17 @@ def test_a_result_is_text_on_stdout(capsys):
 def test_the_place_of_an_error_is_no_picture_in_a_table_either(capsys):
     console.stdout.print("deploy.yaml:100:5")
     assert capsys.readouterr().out == "deploy.yaml:100:5\n"
+
+
+def test_lines_say_of_which_target_they_speak(capsys):
+    with console.speaking_of("sm62-debian-12"):
+        console.step("building")
+        console.note("2 jobs")
+        other = threading.Thread(target=console.note, args=("of another thread",))
+        other.start()
+        other.join()
+    console.note("done")
+    assert capsys.readouterr().err.splitlines() == [
+        "==> sm62-debian-12: building", "    sm62-debian-12: 2 jobs", "    of another thread",
+        "    done",
+    ]  # fmt: skip

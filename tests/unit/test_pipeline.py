@@ -8,9 +8,10 @@ from jetship.build.project import Project
 from jetship.check.findings import Finding, Report
 from jetship.errors import BuildError, CheckError, ConfigError, DownloadError, ToolMissingError
 from jetship.pin import Pin, PinnedCuda, PinnedPython, PinnedTool, PinnedTorch
-from jetship.pipeline import produce, target_of
+from jetship.pipeline import Request, produce, target_of
+from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.resolve import resolve, resolve_id
-from jetship.toolchain.own import OwnParts, OwnSupply
+from jetship.toolchain.own import NO_SUPPLY, OwnParts, OwnSupply
 
 PIN = Pin(
     tool=PinnedTool(version="0"),
@@ -29,12 +30,15 @@ PIN = Pin(
 def stages(monkeypatch):
     """Replace the stages; `endings` maps a target's id to an outcome or an error.
 
-    What toolchains are asked for is in `stages.prepared`.
+    What toolchains are asked for is in `stages.prepared`, what is built with which jobs and options
+    in `stages.built`, and what is built a second time to compare in `stages.verified`.
     """
-    prepared = []
+    prepared, built, verified = [], [], []
 
     def install(endings: dict[str, str | Exception]) -> None:
-        def build(_project, target, _toolchain, *, store, out, logs):
+        def build(order, *, store, out, logs, rebuild):
+            target = order.target
+            built.append((target.id, order.jobs, order.settings, rebuild))
             ending = endings[target.id]
             if isinstance(ending, Exception):
                 raise ending
@@ -54,18 +58,27 @@ def stages(monkeypatch):
         )
         monkeypatch.setattr(pipeline, "needed_math", lambda *_: {})
         monkeypatch.setattr(pipeline.TargetLibraries, "of", lambda _: None)
+
+        def verify(order, wheel, *, store):
+            verified.append(order.target.id)
+            assert wheel.path.read_text() == order.target.id
+            if endings[order.target.id] == "other bytes":
+                raise BuildError("different bytes")
+
         monkeypatch.setattr(pipeline, "build_project", build)
+        monkeypatch.setattr(pipeline, "verify_project", verify)
         monkeypatch.setattr(pipeline, "check_wheel", check)
 
-    install.prepared = prepared
+    install.prepared, install.built, install.verified = prepared, built, verified
     return install
 
 
 @pytest.fixture
 def run(catalog, store, tmp_path):
-    def run(arch: str, *own: OwnSupply):
-        targets = resolve(catalog, arch=arch)
-        return produce(Project(tmp_path / "ops", "ops"), targets, store, tmp_path / "dist", *own)
+    def run(arch: str, own: OwnSupply = NO_SUPPLY, **options):
+        project = Project(tmp_path / "ops", "ops")
+        request = Request(project, tmp_path / "dist", own, **options)
+        return produce(request, resolve(catalog, arch=arch), store)
 
     return run
 
@@ -73,8 +86,8 @@ def run(catalog, store, tmp_path):
 @pytest.fixture
 def run_id(catalog, store, tmp_path):
     def run_id(name: str, own: OwnParts):
-        project, dist = Project(tmp_path / "ops", None), tmp_path / "dist"
-        return produce(project, [resolve_id(catalog, name)], store, dist, OwnSupply(own))
+        request = Request(Project(tmp_path / "ops", "ops"), tmp_path / "dist", OwnSupply(own))
+        return produce(request, [resolve_id(catalog, name)], store)
 
     return run_id
 
@@ -179,6 +192,52 @@ def test_a_target_whose_toolchain_is_not_to_be_had_does_not_stop_the_rest(stages
     first, second = run("6.2,7.2")
     assert isinstance(first.error, ToolMissingError)
     assert second.error is None
+
+
+def test_jobs_are_shared_by_the_targets_behind_the_first(stages, run, monkeypatch, tmp_path):
+    monkeypatch.setenv("MAX_JOBS", "4")
+    ids = ("sm62-debian-12", "sm72-debian-12", "sm87-debian-12")
+    stages(dict.fromkeys(ids, "pass"))
+    assert [done.target.id for done in run("6.2,7.2,8.7")] == list(ids)
+    assert [(name, jobs) for name, jobs, *_ in stages.built[:1]] == [(ids[0], 4)]
+    assert sorted((name, jobs) for name, jobs, *_ in stages.built[1:]) == [(ids[1], 2), (ids[2], 2)]
+
+
+def test_lines_of_several_targets_say_whose_they_are(stages, run, capsys):
+    stages({"sm62-debian-12": "pass", "sm72-debian-12": "pass"})
+    run("6.2,7.2")
+    said = capsys.readouterr().err
+    assert "sm62-debian-12: checking ops-sm62-debian-12.whl" in said
+    assert "sm72-debian-12: checking ops-sm72-debian-12.whl" in said
+    run("6.2")
+    assert "==> checking ops-sm62-debian-12.whl" in capsys.readouterr().err
+
+
+def test_what_is_asked_of_a_build_reaches_it(stages, run):
+    stages({"sm62-debian-12": "pass"})
+    run("6.2")
+    settings = BuildSettings(time_limit_minutes=3)
+    run("6.2", settings=settings, rebuild=True, verify=True)
+    assert [row[2:] for row in stages.built] == [(BuildSettings(), False), (settings, True)]
+    assert stages.verified == ["sm62-debian-12"]
+
+
+def test_a_wheel_that_is_never_the_same_goes_no_further(stages, run, tmp_path):
+    stages({"sm62-debian-12": "other bytes"})
+    (done,) = run("6.2", verify=True)
+    assert isinstance(done.error, BuildError)
+    assert files_below(tmp_path / "dist") == set()
+
+
+@pytest.mark.parametrize("jobs", ["0", "many", "-1", "1.5"])
+def test_a_max_jobs_that_is_no_number_is_told_before_anything_is_done(
+    stages, run, monkeypatch, jobs
+):
+    stages({"sm62-debian-12": "pass"})
+    monkeypatch.setenv("MAX_JOBS", jobs)
+    with pytest.raises(ConfigError, match="MAX_JOBS is"):
+        run("6.2")
+    assert stages.built == []
 
 
 def test_a_defect_is_not_hidden_among_the_results(stages, run):

@@ -169,3 +169,54 @@ def test_an_interruption_stops_the_program_with_all_that_it_started(tmp_path, mo
     assert eventually(lambda: gone(pid))
     assert not (tmp_path / "survived").exists()
     assert (tmp_path / "tidied").exists() == (kind == "tidy")
+
+
+def test_a_program_that_takes_too_long_is_stopped_with_all_that_it_started(tmp_path):
+    with pytest.raises(proc.TimedOutError, match="python"):
+        python("-c", FAMILY, CHILD, "obedient", str(tmp_path), seconds=3)
+    pid = int((tmp_path / "pid").read_text())
+    assert eventually(lambda: gone(pid))
+    assert not (tmp_path / "survived").exists()
+
+
+def test_what_a_program_said_before_it_took_too_long_is_in_the_log(tmp_path):
+    log = tmp_path / "log"
+    with pytest.raises(proc.TimedOutError):
+        python("-c", "import time; print('words', flush=True); time.sleep(60)", log=log, seconds=3)
+    assert log.read_text() == "words\n"
+
+
+def test_a_program_that_ends_in_time_is_as_without_a_limit():
+    assert python("-c", "print('out')", seconds=60).stdout == "out\n"
+
+
+def test_a_stopper_ends_what_other_threads_run_and_lets_them_start_no_more(tmp_path):
+    stopper, ended = proc.Stopper(), []
+
+    def work() -> None:
+        with proc.with_stopper(stopper):
+            for _ in range(2):
+                try:
+                    python("-c", FAMILY, CHILD, "obedient", str(tmp_path))
+                except proc.StoppedError:
+                    ended.append("stopped")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert eventually((tmp_path / "ready").exists)
+    stopper.stop()
+    thread.join(60)
+    assert ended == ["stopped", "stopped"]
+    pid = int((tmp_path / "pid").read_text())
+    assert eventually(lambda: gone(pid))
+    assert not (tmp_path / "survived").exists()
+
+
+def test_a_stopper_is_for_its_own_thread_and_body_alone():
+    stopper = proc.Stopper()
+    with proc.with_stopper(stopper):
+        assert python("-c", "").ok
+    stopper.stop()
+    assert python("-c", "").ok
+    with proc.with_stopper(stopper), pytest.raises(proc.StoppedError):
+        python("-c", "")

@@ -325,3 +325,19 @@ def test_who_waits_for_a_lock_is_told_so(store, capsys, monkeypatch):
     with store.locked("thing"):
         other.join()
     assert said == ["another jetship prepares thing; waiting for it"]
+
+
+def test_a_tree_that_is_dropped_is_made_anew(store):
+    made = []
+
+    def make(root: Path) -> None:
+        made.append(root)
+        (root / "x").touch()
+
+    folder = store.tree("wheel", "0" * 64, make)
+    store.drop_tree("wheel", "1" * 64)
+    assert store.tree("wheel", "0" * 64, make) == folder
+    store.drop_tree("wheel", "0" * 64)
+    assert not folder.exists()
+    assert store.tree("wheel", "0" * 64, make) == folder
+    assert len(made) == 2

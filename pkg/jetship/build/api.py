@@ -205,6 +205,7 @@ def _run_before(order: Order, cross: CrossEnvironment, sources: Path, log: Path)
         BuildError: one of them failed, or took longer than the build may.
     """
     env = environment.compose(os.environ, cross, {})
+    env["JETSHIP_SOURCES"] = str(sources.resolve())  # for the compilers of the toolchain
     for command in order.settings.before_build:
         shown = " ".join(command)
         console.note(f"before_build: {shown}")
@@ -218,7 +219,9 @@ def _run_before(order: Order, cross: CrossEnvironment, sources: Path, log: Path)
                 fix=f"see its output in {log}",
             ) from error
         if not done.ok:
-            failed = isolated.build_failed(Seen(log, sources, order.project.folder))
+            failed = isolated.build_failed(
+                Seen(log, sources, order.project.folder, cross.variables["MAX_JOBS"])
+            )
             raise BuildError(
                 f"`{shown}` of before_build failed with exit status {done.status}",
                 why=failed.why,

@@ -4,25 +4,33 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# GCC's driver, nvcc, the shell, the kernel's OOM killer through each of them, and Python.
+# GCC's driver, nvcc, the shell, the kernel's OOM killer through each of them, and Python. A source
+# line that a compiler quotes may have std::bad_alloc in it: only the runtime's own words count.
 _OUT_OF_MEMORY = re.compile(
-    r"Killed signal terminated program (?P<gcc>\S+)|'(?P<nvcc>\w+)' died due to signal 9"
-    r"|virtual memory exhausted|std::bad_alloc|Cannot allocate memory|^MemoryError\b|: Killed$",
+    r"Killed signal terminated program (?P<gcc>\S+)|'(?P<nvcc>[^'\n]+)' died due to signal 9"
+    r"|virtual memory exhausted|what\(\): +std::bad_alloc|Cannot allocate memory"
+    r"|out of memory allocating|catastrophic error: out of memory|^MemoryError\b"
+    r"|(?:^|[:\]] )Killed$",
     re.MULTILINE,
 )
 _NETWORK = re.compile(
     r"Temporary failure in name resolution|Name or service not known|Could not resolve host"
     r"|Network is unreachable|Failed to establish a new connection|urlopen error"
-    r"|Max retries exceeded|unable to access 'http"
+    r"|Max retries exceeded|unable to access 'http|unable to resolve host address"
+    r"|curl: \(\d+\) (?:Failed to connect|Connection timed out)"
 )
-# GNU ld's words for a file of another machine: as an input, and as a library that it passes over.
+# GNU ld's words for a file of another machine: as an input, and as a library that it passes over
+# and then finds nowhere else.
 _WRONG_MACHINE = re.compile(
     r"(?P<input>[^\s:]+): (?:file not recognized|error adding symbols): file in wrong format"
     r"|(?P<input2>[^\s:]+): Relocations in generic ELF"
-    r"|skipping incompatible (?P<library>\S+) when searching for",
-    re.IGNORECASE,
+    r"|skipping incompatible (?P<library>\S+) when searching for (?P<name>\S+)$"
+    r"(?=(?s:.*)cannot find (?P=name)\b)",
+    re.IGNORECASE | re.MULTILINE,
 )
 _NVIDIA_SMI = re.compile(r"nvidia-smi: .*\(jetship\)")
+# A compiler's own error. A project may ask the network or nvidia-smi and go on without an answer.
+_COMPILER = re.compile(r"^\S+(?::\d+:\d+|\(\d+\)): (?:fatal |catastrophic )?error\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -40,16 +48,17 @@ def find_cause(log: str, jobs: str) -> Cause | None:
         log: what the build printed.
         jobs: how many compilers ran at once.
     """
+    compiled = _COMPILER.search(log) is None
     for pattern, explain in _KNOWN:
         match = pattern.search(log)
-        if match:
+        if match and (compiled or pattern not in _SURVIVABLE):
             return explain(match, jobs)
     return None
 
 
 def _memory(match: re.Match[str], jobs: str) -> Cause:
     program = match["gcc"] or match["nvcc"] or "a compiler"
-    fewer = f"set MAX_JOBS to less than {jobs}" if jobs != "1" else "build on a machine with more"
+    fewer = "build on a machine with more" if jobs == "1" else f"set MAX_JOBS to less than {jobs}"
     return Cause(f"the build ran out of memory in {program}, with MAX_JOBS={jobs}", fewer)
 
 
@@ -83,3 +92,4 @@ _KNOWN: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], Cause]], ...
     (_NETWORK, _network),
     (_NVIDIA_SMI, _gpu),
 )
+_SURVIVABLE = (_NETWORK, _NVIDIA_SMI)

@@ -14,6 +14,8 @@ from jetship.toolchain.model import Toolchain
 
 # Files of a project that may ask for a variable of the environment.
 _ASKING = frozenset({".py", ".toml", ".cfg", ".cmake", ".sh", ".txt", ".in"})
+# setuptools-scm takes the version from these, and the project names only setuptools-scm.
+_SCM = "SETUPTOOLS_SCM_"
 _WORD = re.compile(r"\b[A-Za-z_][A-Za-z0-9_]{2,}\b")
 
 
@@ -48,12 +50,19 @@ def _files(project: Project) -> Iterator[str]:
         name = path.relative_to(project.folder)
         if path.is_symlink():
             yield f"{name} -> {path.readlink()}"
-        if path.is_file():
-            yield f"{name} {path.stat().st_mode & 0o111} {sha256_of(path)}"
+            if path.is_dir() and not path.resolve().is_relative_to(project.folder.resolve()):
+                for file in sorted(path.resolve().rglob("*")):
+                    yield from _file(file, f"{name}/{file.relative_to(path.resolve())}")
+        yield from _file(path, str(name))
+
+
+def _file(path: Path, name: str) -> Iterator[str]:
+    if path.is_file():
+        yield f"{name} {path.stat().st_mode & 0o111} {sha256_of(path)}"
 
 
 def _variables(project: Project, environ: Mapping[str, str]) -> Iterator[str]:
-    mentioned: set[str] = {"SOURCE_DATE_EPOCH"}
+    mentioned = {"SOURCE_DATE_EPOCH", *(name for name in environ if name.startswith(_SCM))}
     for path in project.files():
         if path.suffix in _ASKING and path.is_file():
             mentioned |= set(_WORD.findall(path.read_text(encoding="utf-8", errors="replace")))

@@ -129,7 +129,7 @@ def needed_math(
     torch, cuda = toolchain.torch / "include", toolchain.cuda_home / "include"
     folders = (torch, torch / "torch/csrc/api/include", cuda, cuda / "cccl")
     root = project.folder.resolve()
-    files = [root / path.relative_to(project.folder) for path in project.files()]
+    files = [root / path.relative_to(project.folder) for path in project.files() if path.is_file()]
     needed: dict[NamedPart, Missing] = {}
     for missing in IncludeWalk(files, root, folders).missing():
         for part in offered:

@@ -19,7 +19,7 @@ from jetship.build.buildenv import build_env
 from jetship.build.causes import find_cause
 from jetship.build.environment import CrossEnvironment, compose
 from jetship.build.targetside import with_target_numpy
-from jetship.errors import BuildError, DownloadError
+from jetship.errors import BuildError, DownloadError, JetshipError
 from jetship.store import Store
 from jetship.targets.model import Platform, Torch
 
@@ -108,14 +108,12 @@ def build_wheel(
             builder = builder_with(own | more)
         return Path(builder.build("wheel", out))
     except build.BuildBackendException as error:
+        # What `run_hook` itself raises comes out of `build` in this wrapping as well.
+        if isinstance(error.exception, proc.TimedOutError):
+            raise _took_too_long(limits.minutes, log) from error
+        if isinstance(error.exception, (proc.StoppedError, JetshipError)):
+            raise error.exception from error
         raise build_failed(seen) from error
-    except proc.TimedOutError as error:
-        raise BuildError(
-            f"the project did not build within {limits.minutes:g} minutes",
-            why=f"it was stopped; the last that it said: {_last_line(log)}",
-            fix="allow more with `time_limit_minutes` under `build:` in deploy.yaml, where it is "
-            f"only slow; the whole log is {log}",
-        ) from error
     except build.BuildException as error:
         raise BuildError(
             "the project cannot be built", why=str(error), fix="mend the project"
@@ -142,6 +140,15 @@ def _installable(requirements: Collection[str], torch: Torch) -> Iterator[str]:
                 fix="choose a platform with that torch (`invoke targets`), or widen the project's "
                 "[build-system] requires",
             )
+
+
+def _took_too_long(minutes: float, log: Path) -> BuildError:
+    return BuildError(
+        f"the project did not build within {minutes:g} minutes",
+        why=f"it was stopped; the last that it said: {_last_line(log)}",
+        fix="allow more with `time_limit_minutes` under `build:` in deploy.yaml, where it is "
+        f"only slow; the whole log is {log}",
+    )
 
 
 def _last_line(log: Path) -> str:

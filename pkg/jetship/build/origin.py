@@ -13,7 +13,8 @@ from packaging.utils import (
     parse_sdist_filename,
     parse_wheel_filename,
 )
-from setuptools.archive_util import UnrecognizedFormat, unpack_archive
+from setuptools.archive_util import unpack_archive
+from setuptools.errors import BaseError
 
 from jetship import console, proc
 from jetship.build.project import Project, open_project
@@ -132,8 +133,8 @@ def _open_sdist(path: Path, store: Store) -> Project:
 
     def make(root: Path) -> None:
         try:
-            unpack_archive(str(path), str(root))  # skips what would land outside
-        except (*DAMAGED, UnrecognizedFormat, tarfile.TarError) as error:
+            unpack_archive(str(path), str(root))  # skips or refuses what would land outside
+        except (*DAMAGED, BaseError, tarfile.TarError) as error:
             if isinstance(error, OSError) and error.errno in FULL:
                 raise
             raise ConfigError(
@@ -146,7 +147,8 @@ def _open_sdist(path: Path, store: Store) -> Project:
     inside = [entry for entry in root.iterdir() if entry.is_dir()]
     if len(inside) != 1:
         raise ConfigError(
-            f"{path} is no sdist: it holds {len(inside)} folders at its top, and an sdist holds one"
+            f"{path} is no sdist: it holds {len(inside)} folders at its top, not one",
+            fix="unpack it, and name the folder of the project in it",
         )
     console.note(f"{path.name}, sha256 {digest}")
     return open_project(inside[0], title=title)

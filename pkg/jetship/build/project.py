@@ -48,13 +48,12 @@ class Project:
         _keep_links_out(self.folder, destination)
 
     def files(self) -> Iterator[Path]:
-        """Yield every file that a build gets to see; links that lead nowhere are none."""
+        """Yield every file that a build gets to see, and every link to a folder."""
         for folder, folders, names in os.walk(self.folder):
             folders[:] = sorted(set(folders) - self._ignored(folder, folders))
-            for name in sorted(set(names) - self._ignored(folder, names)):
-                path = Path(folder, name)
-                if path.is_file():
-                    yield path
+            links = [name for name in folders if Path(folder, name).is_symlink()]
+            for name in sorted({*links, *names} - self._ignored(folder, names)):
+                yield Path(folder, name)
 
     def _ignored(self, folder: str, names: list[str]) -> set[str]:
         at_top = NOT_SOURCES_AT_TOP if Path(folder) == self.folder else ()

@@ -6,6 +6,7 @@ import pytest
 from jetship.build.wheelfile import Member, Wheel
 from jetship.targets.model import Platform, Target
 from jetship.targets.resolve import resolve
+from jetship.toolchain.layout import write_program
 from jetship.toolchain.model import Toolchain
 from packaging.tags import Tag
 
@@ -61,6 +62,8 @@ build_time_vars = {'CC': 'aarch64-linux-gnu-gcc -pthread', 'EXT_SUFFIX': '.cpyth
  'LIBDIR': '/usr/lib', 'OPT': '-I/usr/include -L=/usr/lib -I./usr/x', 'SIZEOF_LONG': 8}
 """
 
+REPEAT = '#!/bin/sh\nprintf "%s\\n" "$0" "$@"\n'
+
 MakeWheel = Callable[..., Wheel]
 
 
@@ -76,13 +79,16 @@ def fat_target(catalog) -> Target:
 
 @pytest.fixture
 def toolchain(tmp_path, debian_12: Platform) -> Toolchain:
-    """A toolchain with a torch of a few lines and Python's own settings."""
+    """A toolchain with a torch of a few lines, Python's own settings and a nvcc that repeats."""
     made = Toolchain(debian_12, tmp_path / "toolchain", "11.8")
     settings = made.sysroot / "usr/lib/python3.11/_sysconfigdata__aarch64-linux-gnu.py"
     files = {made.torch / name: text for name, text in TORCH_FILES.items()}
     for path, text in {**files, settings: SYSCONFIG}.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    for name in ("nvcc", "ptxas"):
+        write_program(made.cuda_home / "bin" / name, REPEAT)
+    (made.cuda_home / "include").mkdir()
     return made
 
 

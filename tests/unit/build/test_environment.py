@@ -6,6 +6,7 @@ import sys
 import pytest
 from jetship import proc
 from jetship.build import environment
+from jetship.build.causes import find_cause
 from jetship.build.environment import (
     LEAKING_VARIABLES,
     CrossEnvironment,
@@ -43,13 +44,15 @@ def test_a_variable_of_this_machine_does_not_reach_the_compilers(cross, name):
 def test_the_toolchain_comes_first_on_path_and_the_front_end_behind(cross, toolchain):
     env = compose({"PATH": "/usr/bin"}, cross, {"PATH": "/isolated/bin:/usr/bin"})
     words = env["PATH"].split(os.pathsep)
-    assert words[:2] == [str(toolchain.bin), str(toolchain.cuda_home / "bin")]
+    assert words[:3] == [
+        str(cross.folder / "bin"), str(toolchain.bin), str(cross.folder / "cuda/bin")
+    ]  # fmt: skip
     assert words[-2:] == ["/isolated/bin", "/usr/bin"]
 
 
 def test_a_process_without_path_still_finds_the_systems_programs(cross, toolchain):
     words = compose({}, cross, {})["PATH"].split(os.pathsep)
-    assert words[0] == str(toolchain.bin)
+    assert words[1] == str(toolchain.bin)
     assert words[-1] == os.defpath.split(os.pathsep)[-1]
 
 
@@ -64,7 +67,7 @@ def test_the_variables_lead_to_the_toolchain(cross, toolchain, target):
     assert variables["CC"] == f"{toolchain.bin}/aarch64-linux-gnu-gcc"
     assert variables["CXX"] == f"{toolchain.bin}/aarch64-linux-gnu-g++"
     assert variables["LDSHARED"] == f"{variables['CC']} -shared"
-    assert variables["CUDA_HOME"] == str(toolchain.cuda_home)
+    assert variables["CUDA_HOME"] == str(cross.folder / "cuda")
     assert variables["TORCH_CUDA_ARCH_LIST"] == "6.2"
     assert variables["FORCE_CUDA"] == "1"
     assert variables["JETSHIP_TARGET"] == target.id
@@ -176,3 +179,93 @@ def test_a_kernel_that_does_not_say_is_asked_for_free_pages(monkeypatch, tmp_pat
     answers = {"SC_AVPHYS_PAGES": 3, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr(environment.os, "sysconf", answers.__getitem__)
     assert environment._available_bytes() == 3 * 4096
+
+
+def ask_gpu(cross: CrossEnvironment, *words: str) -> proc.Finished:
+    """Call nvidia-smi as a setup.py does."""
+    return proc.run(["nvidia-smi", *words], env=compose({"PATH": "/usr/bin:/bin"}, cross, {}))
+
+
+def test_whoever_asks_for_the_compute_capability_means_the_targets(toolchain, fat_target, tmp_path):
+    cross = create(toolchain, fat_target, tmp_path / "cross")
+    done = ask_gpu(cross, "--query-gpu=compute_cap", "--format=csv,noheader")
+    assert (done.status, done.stdout, done.stderr) == (0, "6.2\n7.2\n", "")
+    done = ask_gpu(cross, "--query-gpu=compute_cap", "--format=csv")
+    assert done.stdout == "compute_cap\n6.2\n7.2\n"
+    done = ask_gpu(cross, "-i", "0", "--format=csv,noheader", "--query-gpu=compute_cap")
+    assert done.stdout == "6.2\n7.2\n"
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("-L",), ("--query-gpu=name",), ("--query-gpu=name,compute_cap",)]
+)
+def test_nothing_else_is_known_of_a_gpu_that_is_not_here(cross, words):
+    done = ask_gpu(cross, *words)
+    assert (done.status, done.stdout) == (9, "")
+    assert (
+        done.stderr == "nvidia-smi: the GPU of sm62-debian-12 is not here to be asked (jetship)\n"
+    )
+    assert "asks nvidia-smi" in find_cause(done.stderr, "1").what
+
+
+def test_a_target_without_device_code_has_no_gpu(toolchain, debian_12, tmp_path):
+    cross = create(toolchain, Target((), debian_12), tmp_path / "cross")
+    assert ask_gpu(cross, "--query-gpu=compute_cap", "--format=csv,noheader").status == 9
+
+
+def call_nvcc(cross: CrossEnvironment, *words: str, **variables: str) -> list[str]:
+    env = compose({"PATH": "/usr/bin:/bin"}, cross, {}) | variables
+    done = proc.run(["nvcc", *words], env=env)
+    assert done.ok, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_nvcc_is_the_toolchains_own_and_gets_its_words_as_they_are(cross, toolchain):
+    words = ["-c", "a b.cu", '-DX="y z"', "", "*"]
+    assert call_nvcc(cross, *words) == [f"{toolchain.cuda_home}/bin/nvcc", *words]
+
+
+def test_nvcc_goes_through_the_compiler_cache_and_its_own_halves_do_not(
+    toolchain, target, tmp_path
+):
+    users = tmp_path / "elsewhere/toolkit"
+    users.parent.mkdir()
+    toolchain.cuda_home.rename(users)
+    root = tmp_path / "trees/toolchain"
+    root.parent.mkdir()
+    toolchain.root.rename(root)
+    made = Toolchain(toolchain.platform, root, "11.8")
+    made.cuda_home.symlink_to(users)
+    cross = create(made, target, tmp_path / "cross")
+    cache = tmp_path / "my cache"
+    cache.write_text('#!/bin/sh\necho "$CCACHE_COMPILERCHECK ${JETSHIP_CCACHE:-none}"\nexec "$@"\n')
+    cache.chmod(0o755)
+    words = call_nvcc(cross, "-c", "x.cu", JETSHIP_CCACHE=str(cache))
+    assert words[0] == "content none", "a toolkit that is no part of jetship's is read"
+    assert words[1].endswith("/toolchain/cuda/bin/nvcc")
+    assert words[2:] == ["-c", "x.cu"]
+
+
+def test_a_toolkit_of_jetships_own_is_known_by_its_name(toolchain, target, tmp_path):
+    part = toolchain.root.with_name("cuda-11.8-0123")
+    toolchain.cuda_home.rename(part)
+    toolchain.cuda_home.symlink_to(part)
+    cross = create(toolchain, target, tmp_path / "cross")
+    assert "string:cuda-11.8-0123" in (cross.folder / "cuda/bin/nvcc").read_text()
+
+
+def test_the_builds_cuda_home_has_all_that_the_toolchains_has(cross, toolchain):
+    view = cross.folder / "cuda"
+    assert {path.name for path in view.iterdir()} == {"bin", "include"}
+    assert (view / "include").resolve() == toolchain.cuda_home / "include"
+    assert (view / "bin/ptxas").resolve() == toolchain.cuda_home / "bin/ptxas"
+
+
+def test_what_deploy_yaml_adds_comes_behind_the_targets_flags(toolchain, target, tmp_path):
+    extra = {"LDFLAGS": "-lm", "OPS_FLAVOUR": "small", "MAX_JOBS": "3"}
+    cross = create(toolchain, target, tmp_path / "cross", jobs=2, extra=extra)
+    assert cross.variables["LDFLAGS"].endswith(f"-L{toolchain.stubs} -lm")
+    assert cross.variables["OPS_FLAVOUR"] == "small"
+    assert cross.variables["MAX_JOBS"] == "3"
+    plain = create(toolchain, target, tmp_path / "plain", jobs=2)
+    assert plain.variables["MAX_JOBS"] == "2"

@@ -1,12 +1,11 @@
 import json
-import subprocess  # noqa: TID251 - only its exception, which `build` raises
 import sys
 
 import pytest
 from jetship.build import isolated
 from jetship.build.environment import create
-from jetship.build.isolated import build_failed, build_wheel, complaints
-from jetship.errors import BuildError, DownloadError
+from jetship.build.isolated import Limits, Seen, build_failed, build_wheel, complaints
+from jetship.errors import BuildError
 
 # What setuptools, ninja and the compilers print, shortened in the middle.
 COMPILER_ERROR = """\
@@ -77,35 +76,27 @@ def test_long_lines_and_long_logs_are_cut():
 def test_the_error_holds_the_compilers_words_and_the_log(tmp_path):
     log = tmp_path / "ops.log"
     log.write_bytes("\n".join(COMPILER_ERROR).encode() + b"\xff")
-    error = build_failed(log)
+    error = build_failed(Seen(log, tmp_path / "copy", tmp_path / "mine"))
     assert isinstance(error, BuildError)
     assert "'missing' was not declared in this scope" in error.why
     assert str(log) in error.fix
 
 
 class FakeEnv:
-    """An isolated environment that is this Python, whose pip answers as told."""
+    """An environment that is this Python; remembers what was to be installed in it."""
 
     python_executable = sys.executable
-    scripts_dir = "/isolated/bin"
 
-    def __init__(self, failure: subprocess.CalledProcessError | None = None) -> None:
-        self.failure, self.installed, self.constraints = failure, [], []
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        return None
+    def __init__(self) -> None:
+        self.installed, self.constraints = [], []
 
     def make_extra_environ(self):
         return {"PATH": "/isolated/bin"}
 
-    def install(self, requirements, constraints=()):
-        if self.failure:
-            raise self.failure
-        self.installed += requirements
+    def build_env(self, _store, requirements, constraints, _log):
+        self.installed.append(sorted(requirements))
         self.constraints.append(tuple(constraints))
+        return self
 
 
 # A backend of a few lines, in the project itself: says what it saw, or fails as told.
@@ -113,7 +104,7 @@ BACKEND = """\
 import os, sys, zipfile, json
 
 def get_requires_for_build_wheel(config_settings=None):
-    return ["torch>=2", "numpy"]
+    return ["torch>=2", "wheel"]
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     print("building")
@@ -128,7 +119,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 """
 PYPROJECT = """\
 [build-system]
-requires = ["setuptools", "Torch==2.0"]
+requires = ["setuptools", "Torch>=2.0"]
 build-backend = "own"
 backend-path = ["."]
 """
@@ -136,25 +127,26 @@ backend-path = ["."]
 
 @pytest.fixture
 def env(monkeypatch):
-    """Replace the isolated environment; nothing is installed."""
+    """Replace the environment with the build requirements; nothing is installed."""
     made = FakeEnv()
-    monkeypatch.setattr(isolated, "DefaultIsolatedEnv", lambda: made)
+    monkeypatch.setattr(isolated, "build_env", made.build_env)
     monkeypatch.setenv("CPATH", "/leak")
     return made
 
 
 @pytest.fixture
-def build(toolchain, target, tmp_path, write, env):
+def build(toolchain, target, tmp_path, write, store, env):  # noqa: PLR0917
     cross = create(toolchain, target, tmp_path / "cross")
     # The settings of the target's Python are for the real thing; here this Python runs itself.
     variables = {key: value for key, value in cross.variables.items() if key[0] != "_"}
     cross = type(cross)(cross.folder, variables)
     out, log = tmp_path / "out", tmp_path / "log"
 
-    def build(files: dict[str, str] | None = None, **options):
+    def build(files: dict[str, str] | None = None, **limits):
         project = {"pyproject.toml": PYPROJECT, "own.py": BACKEND}
         sources = write(tmp_path / "src", project | (files or {}))
-        return build_wheel(sources, cross, out, log, **options)
+        held = Limits(target.platform, **limits)
+        return build_wheel(sources, cross, out, log, store=store, limits=held)
 
     return build
 
@@ -166,7 +158,7 @@ def test_a_wheel_is_built_in_the_cross_environment(build, env, tmp_path, toolcha
     assert seen["JETSHIP_TARGET"] == target.id
     assert seen["CC"] == f"{toolchain.bin}/aarch64-linux-gnu-gcc"
     assert "standin" in seen["PYTHONPATH"]
-    assert seen["PATH"].startswith(f"{toolchain.bin}:")
+    assert seen["PATH"].split(":")[1] == str(toolchain.bin)
     assert "/isolated/bin" in seen["PATH"].split(":")
     assert seen["CPATH"] is None
     assert "building" in (tmp_path / "log").read_text()
@@ -174,12 +166,46 @@ def test_a_wheel_is_built_in_the_cross_environment(build, env, tmp_path, toolcha
 
 def test_torch_is_never_installed(build, env):
     build()
-    assert env.installed == ["setuptools", "numpy"]
+    assert env.installed == [["setuptools"], ["setuptools", "wheel"]]
+
+
+def test_a_project_that_builds_with_another_torch_is_told(build, env):
+    other = PYPROJECT.replace("Torch>=2.0", "torch<2")
+    with pytest.raises(BuildError, match=r"builds with torch<2, and the target has torch 2\.7\.1"):
+        build({"pyproject.toml": other})
+    assert env.installed == []
+
+
+def test_requirements_that_only_the_hook_asks_for_count_as_well(build, env):
+    with pytest.raises(BuildError, match=r"builds with torch==1\.\*"):
+        build({"own.py": BACKEND.replace("torch>=2", "torch==1.*")})
+    assert env.installed == [["setuptools"]]
+
+
+def test_one_environment_does_where_the_hook_asks_for_nothing_more(build, env):
+    build({"own.py": BACKEND.replace('"torch>=2", "wheel"', '"setuptools"')})
+    assert env.installed == [["setuptools"]]
+
+
+def test_a_build_that_takes_too_long_is_stopped_and_says_so(build, tmp_path):
+    slow = BACKEND.replace('print("building")', 'print("fetching", flush=True); time.sleep(60)')
+    with pytest.raises(BuildError, match=r"did not build within 0\.05 minutes") as caught:
+        build({"own.py": "import time\n" + slow}, minutes=0.05)
+    assert "fetching" in caught.value.why
+    assert "time_limit_minutes" in caught.value.fix
+    assert str(tmp_path / "log") in caught.value.fix
+
+
+def test_a_known_cause_is_the_error_and_says_what_to_do(build):
+    said = "aarch64-linux-gnu-g++-11: fatal error: Killed signal terminated program cc1plus\n"
+    with pytest.raises(BuildError, match="out of memory in cc1plus, with MAX_JOBS=1") as caught:
+        build({"fail": said})
+    assert "Killed signal" in caught.value.why
 
 
 def test_what_the_targets_torch_needs_of_its_environment_is_there(build, env):
     build(requirements=("typing-extensions",), constraints=("setuptools<70",))
-    assert env.installed == ["setuptools", "typing-extensions", "numpy"]
+    assert env.installed[-1] == ["setuptools", "typing-extensions", "wheel"]
     assert env.constraints == [("setuptools<70",)] * 2
 
 
@@ -194,13 +220,3 @@ def test_a_project_with_an_impossible_build_system_is_told(build):
     with pytest.raises(BuildError, match="the project cannot be built") as caught:
         build({"pyproject.toml": '[build-system]\nbuild-backend = "x"\n'})
     assert "requires" in caught.value.why
-
-
-def test_a_requirement_that_cannot_be_installed_is_a_failed_download(build, env, tmp_path):
-    said = b"Collecting setuptools\nERROR: No matching distribution found for setuptools\n"
-    env.failure = subprocess.CalledProcessError(1, ["pip"], said, b"")
-    with pytest.raises(DownloadError, match="cannot be installed: setuptools") as caught:
-        build()
-    assert caught.value.why == "No matching distribution found for setuptools"
-    assert caught.value.fix
-    assert "Collecting setuptools" in (tmp_path / "log").read_text()

@@ -21,7 +21,7 @@ def files_below(folder) -> set[str]:
     ],
 )
 def test_setuptools_projects_with_and_without_a_pyproject_are_opened(tmp_path, write, files):
-    assert open_project(write(tmp_path, files)) == Project(tmp_path, None)
+    assert open_project(write(tmp_path, files)) == Project(tmp_path, tmp_path.name)
 
 
 def test_a_project_may_ask_for_the_import_guard(tmp_path, write):
@@ -48,7 +48,7 @@ def test_a_project_may_ask_for_the_import_guard(tmp_path, write):
 def test_what_cannot_be_built_is_told_with_what_to_do(tmp_path, write, files, words):
     write(tmp_path, files)
     if words is None:
-        assert open_project(tmp_path) == Project(tmp_path, None)
+        assert open_project(tmp_path) == Project(tmp_path, tmp_path.name)
         return
     with pytest.raises(ConfigError) as caught:
         open_project(tmp_path)

@@ -11,7 +11,7 @@ from jetship.tasks.request import (
     Given,
     Known,
     deployment_of,
-    project_folder,
+    project_of,
     targets_of,
     wheel_for,
 )
@@ -205,17 +205,41 @@ def test_every_option_is_explained(record):
 
 
 def test_the_project_is_the_given_one_or_deploy_yamls_or_here(
-    catalog, deploy, monkeypatch, tmp_path
+    catalog, store, deploy, monkeypatch, tmp_path
 ):
     empty = tmp_path / "empty"
     empty.mkdir()
     monkeypatch.chdir(empty)
-    assert project_folder(catalog, "mine", deploy) == Path("mine")
-    assert project_folder(catalog, "", deploy) == Path(deploy).parent / "ops"
-    assert project_folder(catalog, "", "deploy.yaml") == Path()
+    for folder in (empty, empty / "mine", Path(deploy).parent / "ops"):
+        folder.mkdir(exist_ok=True)
+        (folder / "setup.py").touch()
+
+    def folder_of(given: str, deploy: str) -> Path:
+        return project_of(catalog, given, deploy, store)[0].folder.resolve()
+
+    assert folder_of("mine", deploy) == empty / "mine"
+    assert folder_of("", deploy) == Path(deploy).parent / "ops"
+    assert folder_of("", "deploy.yaml") == empty
     assert deployment_of(catalog, "deploy.yaml") is None
     with pytest.raises(ConfigError, match=r"none\.yaml is no file"):
         deployment_of(catalog, "none.yaml")
+
+
+def test_what_deploy_yaml_says_of_the_build_is_for_its_own_project(
+    catalog, store, deploy, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    path = Path(deploy)
+    path.write_text(path.read_text() + "build: {time_limit_minutes: 3}\n")
+    for folder in (tmp_path / "ops", tmp_path / "mine"):
+        folder.mkdir(exist_ok=True)
+        (folder / "setup.py").touch()
+
+    def minutes_of(given: str) -> float:
+        return project_of(catalog, given, deploy, store)[1].time_limit_minutes
+
+    assert [minutes_of(given) for given in ("", "ops", str(tmp_path / "ops"))] == [3, 3, 3]
+    assert minutes_of("mine") == 120
 
 
 def test_the_wheel_is_the_given_one_or_the_one_for_the_target(target, tmp_path):

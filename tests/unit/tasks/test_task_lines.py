@@ -127,13 +127,15 @@ def test_a_wrong_request_ends_with_its_code_and_a_way_out(call, project, words, 
 def built(project, monkeypatch, catalog):
     """Let builds end as told: with a report's outcome, or with an error.
 
-    The user's own parts are in `built.own`.
+    The user's own parts are in `built.own`, all requests in `built.requests`.
     """
-    own = []
+    own, requests = [], []
 
     def install(*endings: str | Exception) -> None:
-        def produce(_project, targets, _store, dist, supply):
-            own.append(supply.of(targets[0].platform))
+        def produce(request, targets, _store):
+            dist = request.dist
+            own.append(request.own.of(targets[0].platform))
+            requests.append(request)
             made = []
             for target, ending in zip(targets, endings, strict=True):
                 if isinstance(ending, Exception):
@@ -149,8 +151,25 @@ def built(project, monkeypatch, catalog):
 
         monkeypatch.setattr(pipeline, "produce", produce)
 
-    install.own = own
+    install.own, install.requests = own, requests
     return install
+
+
+def test_options_of_a_build_reach_it(call, built):
+    for words in ((), ("--rebuild",), ("--verify",)):
+        built("pass")
+        assert call("build", "--arch", "6.2", *words)[0] == 0
+    asked = [(request.rebuild, request.verify) for request in built.requests]
+    assert asked == [(False, False), (True, False), (False, True)]
+
+
+def test_a_build_says_whether_it_built(call, built, monkeypatch):
+    built("pass")
+    _, out, err = call("build", "--arch", "6.2", "--json")
+    (row,) = json.loads(out)["wheels"]
+    assert (row["unchanged"], row["objects_cached"], row["objects_compiled"]) == (True, None, None)
+    _, _, err = call("build", "--arch", "6.2")
+    assert "unchanged in 2 s; check passed" in err
 
 
 def test_a_build_prints_its_wheel_on_stdout_and_all_else_on_stderr(call, built):

@@ -8,6 +8,7 @@ from jetship.targets.parts import DebianSource, NamedPart, Part, WheelSource
 from jetship.toolchain import debian, layout, pypi, sources
 from jetship.toolchain.lock import Lock, Locked, lock_path, read_lock, write_lock
 from jetship.toolchain.sources import (
+    UNPACKED_AT,
     download_bytes,
     has_part,
     lock_part,
@@ -187,3 +188,10 @@ def test_a_damaged_wheel_is_named(tmp_path):
     (tmp_path / "bad.whl").write_text("x")
     with pytest.raises(DownloadError, match=r"bad\.whl cannot be unpacked"):
         unpack_wheels([tmp_path / "bad.whl"], tmp_path / "site")
+
+
+def test_all_files_of_wheels_have_one_time_whenever_they_were_unpacked(tmp_path, make_wheel_file):
+    wheel = make_wheel_file("one", {"one/x.h": "1", "one/deep/y.h": "2"})
+    unpack_wheels([wheel], tmp_path / "site")
+    files = [path for path in (tmp_path / "site").rglob("*") if path.is_file()]
+    assert {path.stat().st_mtime for path in files} == {UNPACKED_AT}

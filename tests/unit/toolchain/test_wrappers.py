@@ -64,6 +64,62 @@ def test_a_compiler_is_told_to_forget_where_the_project_lies(toolchain, ask):
     assert words[-2:] == ["-ffile-prefix-map=/my ops/=", "x.cpp"]
 
 
+@pytest.mark.parametrize(
+    ("word", "becomes"),
+    [
+        ("-I/usr/include", "-I=/usr/include"),
+        ("-I/usr/include/eigen3", "-I=/usr/include/eigen3"),
+        ("-L/usr/lib/x86_64-linux-gnu", "-L=/usr/lib/x86_64-linux-gnu"),
+        ("-L/lib/aarch64-linux-gnu", "-L=/lib/aarch64-linux-gnu"),
+        ("-I/usr/local/include", "-I=/usr/local/include"),
+        ("-L/usr/local/lib", "-L=/usr/local/lib"),
+        ("-I/usr/local/cuda/include", "-I/the cuda/include"),
+        ("-L/usr/local/cuda/lib64", "-L/the cuda/lib64"),
+        ("-I/usr/local/cuda/targets/x/include", "-I/the cuda/targets/x/include"),
+    ],
+)
+def test_what_a_setup_py_names_by_its_place_on_the_target_is_the_targets(
+    toolchain, ask, word, becomes
+):
+    wrappers.write_wrappers(toolchain, 11)
+    words = ask("g++", "-c", word, "x y.cpp", CUDA_HOME="/the cuda")
+    assert words[-3:] == ["-c", becomes, "x y.cpp"]
+
+
+def test_without_cuda_home_the_toolchains_own_cuda_is_meant(toolchain, ask):
+    wrappers.write_wrappers(toolchain, 11)
+    assert ask("g++", "-I/usr/local/cuda/include")[-1] == f"-I{toolchain.root}/cuda/include"
+
+
+LEFT_ALONE = [
+    "-I/home/me/usr/include", "-Iinclude", "-I./usr/include", "-I/opt/usr/lib", "-L=/usr/lib",
+    "-L/root/.cache/trees/usr/lib", "/usr/include/x.cpp", "/usr/lib/crt1.o", "-l/usr/lib/x",
+    "-DROOT=\"/usr/include\"", "-DP=-I/usr/include", "-Wl,-rpath,/usr/lib", "-o", "/usr/lib/x.o",
+    "a b.cpp", "", "*", "$HOME", "`id`", "'", '"', "\\", "-I", "/usr/local/include", "ä;rm", "a  b",
+]  # fmt: skip
+
+
+def test_all_other_words_reach_the_compiler_as_they_are_and_in_order(toolchain, ask):
+    wrappers.write_wrappers(toolchain, 11)
+    assert ask("gcc", *LEFT_ALONE)[-len(LEFT_ALONE) :] == LEFT_ALONE
+
+
+def test_a_build_may_name_a_compiler_cache_that_knows_the_compiler_by_its_part(
+    toolchain, ask, grow, tmp_path
+):
+    part = grow(tmp_path / "gcc-11-0123", {"x": ""})
+    (toolchain.root / "buildroot").rename(tmp_path / "old")
+    (tmp_path / "old").rename(part / "all")
+    (toolchain.root / "buildroot").symlink_to(part / "all")
+    wrappers.write_wrappers(toolchain, 11)
+    shown = '#!/bin/sh\necho "$CCACHE_COMPILERCHECK"\nexec "$@"\n'
+    grow(tmp_path, {"my cache": shown})
+    words = ask("g++", "-c", "a b.cpp", JETSHIP_CCACHE=str(tmp_path / "my cache"))
+    assert words[0] == "string:all"
+    assert words[1] == f"{toolchain.root}/buildroot/usr/bin/{TRIPLET}-g++-11"
+    assert words[-2:] == ["-c", "a b.cpp"]
+
+
 def test_the_programs_find_their_folders_wherever_the_toolchain_lies(toolchain, tmp_path):
     wrappers.write_wrappers(toolchain, 11)
     moved = Toolchain(toolchain.platform, tmp_path / "moved", "11.8")

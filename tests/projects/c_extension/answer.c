@@ -1,0 +1,1 @@
+long answer(void) { return 42; }

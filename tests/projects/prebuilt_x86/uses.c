@@ -1,0 +1,2 @@
+int prebuilt(void);
+int uses_prebuilt(void) { return prebuilt(); }

@@ -1,0 +1,1 @@
+"""One module for all Pythons from 3.9 on."""

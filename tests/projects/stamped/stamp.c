@@ -1,0 +1,1 @@
+long long stamp(void) { return STAMP; }

@@ -1,0 +1,145 @@
+"""Builds without ninja, by the real setuptools; the compiler only says when it starts and ends."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from jetship import proc
+from jetship.build.environment import STANDIN
+
+# Waits, before it ends, until as many compilers have begun as `WAIT_FOR` says.
+COMPILER = """\
+import fcntl, os, sys, time
+from pathlib import Path
+
+def note(word):
+    with open("events", "a") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        stream.write(word + "\\n")
+
+if "-c" not in sys.argv:  # a link
+    note("link")
+else:
+    source = next(word for word in sys.argv if word.endswith(".c"))
+    note("begin " + source)
+    begun = lambda: Path("events").read_text().count("begin")
+    for _ in range(600):
+        if begun() >= int(os.environ.get("WAIT_FOR", "0")):
+            break
+        time.sleep(0.05)
+    time.sleep(0.1)
+    note("end " + source)
+    if "bad" in source:
+        sys.exit(source + ":1:1: error: it is bad")
+Path(sys.argv[sys.argv.index("-o") + 1]).touch()
+"""
+SETUP = """\
+import sys
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+import _jetship_parallel
+
+class TorchsBuildExtension(build_ext):
+    pass
+
+_jetship_parallel.adapt(TorchsBuildExtension)
+
+class Own(TorchsBuildExtension):
+    def build_extension(self, ext):
+        super().build_extension(ext)
+
+setup(
+    name="ops",
+    version="1",
+    ext_modules=[Extension(name, files.split(",")) for name, files in
+                 (word.split("=") for word in %r)],
+    cmdclass={"build_ext": %s},
+    script_args=["build_ext", "--inplace"],
+)
+"""
+
+
+@pytest.fixture
+def build(tmp_path):
+    """Build extensions; returns how it ended, and what the compilers noted."""
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f"#!{sys.executable}\n{COMPILER}")
+    compiler.chmod(0o755)
+
+    def build(*extensions: str, jobs: int, wait_for: int = 0, command="TorchsBuildExtension"):
+        for extension in extensions:
+            for name in extension.partition("=")[2].split(","):
+                (tmp_path / name).touch()
+        (tmp_path / "setup.py").write_text(SETUP % (list(extensions), command))
+        env = {
+            "PATH": os.defpath, "MAX_JOBS": str(jobs), "WAIT_FOR": str(wait_for),
+            "PYTHONPATH": str(STANDIN), "CC": str(compiler), "LDSHARED": str(compiler),
+        }  # fmt: skip
+        done = proc.run([sys.executable, "setup.py"], cwd=tmp_path, env=env, seconds=120)
+        return done, (tmp_path / "events").read_text().splitlines()
+
+    return build
+
+
+def most_at_once(events: list[str]) -> int:
+    running, most = 0, 0
+    for event in events:
+        running += event.startswith("begin") - event.startswith("end")
+        most = max(most, running)
+    return most
+
+
+def built(folder: Path) -> list[str]:
+    return sorted(path.name.partition(".")[0] for path in folder.glob("*.so"))
+
+
+def test_the_sources_of_an_extension_are_compiled_at_once(build, tmp_path):
+    done, events = build("ops=a.c,b.c,c.c,d.c,e.c", jobs=3, wait_for=3)
+    assert done.ok, done.stderr
+    assert most_at_once(events) == 3
+    assert events.count("link") == 1
+    assert events[-1] == "link"
+    assert built(tmp_path) == ["ops"]
+
+
+def test_extensions_are_built_at_once_with_no_more_compilers_than_asked_for(build, tmp_path):
+    done, events = build("one=a.c,b.c", "two=c.c,d.c", "three=e.c", jobs=4, wait_for=4)
+    assert done.ok, done.stderr
+    assert most_at_once(events) == 4
+    assert len([event for event in events if event.startswith("begin")]) == 5
+    assert built(tmp_path) == ["one", "three", "two"]
+
+
+def test_with_one_job_all_is_as_setuptools_does_it(build, tmp_path):
+    done, events = build("one=a.c,b.c", "two=c.c", jobs=1)
+    assert done.ok, done.stderr
+    assert most_at_once(events) == 1
+    assert [event for event in events if event.startswith("begin")] == [
+        "begin a.c", "begin b.c", "begin c.c"
+    ]  # fmt: skip
+
+
+def test_a_source_that_does_not_compile_ends_the_build_with_the_compilers_words(build, tmp_path):
+    done, events = build("ops=a.c,bad.c,c.c", jobs=2)
+    assert not done.ok
+    assert "bad.c:1:1: error: it is bad" in done.stderr
+    assert "1 of 3 files did not compile" in done.stderr
+    assert "link" not in events
+    assert built(tmp_path) == []
+
+
+def test_an_extension_that_does_not_build_is_reported(build, tmp_path):
+    done, _ = build("one=a.c,b.c", "two=bad.c", jobs=2)
+    assert not done.ok
+    assert "bad.c:1:1: error: it is bad" in done.stderr
+    assert "1 of 2 extensions were not built" in done.stderr
+    assert built(tmp_path) == []
+
+
+def test_a_project_that_builds_extensions_its_own_way_gets_them_one_by_one(build, tmp_path):
+    done, events = build("one=a.c,b.c", "two=c.c,d.c", jobs=4, wait_for=2, command="Own")
+    assert done.ok, done.stderr
+    assert most_at_once(events) == 2
+    assert events.index("link") < events.index("begin c.c")
+    assert built(tmp_path) == ["one", "two"]

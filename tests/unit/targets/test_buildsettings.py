@@ -1,0 +1,54 @@
+import pytest
+from jetship.targets.buildsettings import GIVEN_BY_JETSHIP, BuildSettings
+from jetship.targets.deployment import Deployment
+from pydantic import ValidationError
+
+DEPLOY = {"version": 1, "project": "ops", "targets": [{"arch": "6.2"}],
+          "image": {"repository": "acme/ops", "smoke": ["true"]}}  # fmt: skip
+
+
+def test_a_deploy_yaml_need_not_say_anything_of_the_build():
+    settings = Deployment.model_validate(DEPLOY).build
+    assert settings == BuildSettings()
+    assert (settings.env, settings.before_build, settings.constraints) == ({}, (), ())
+    assert settings.time_limit_minutes == 120
+
+
+def test_what_it_says_is_read():
+    said = {
+        "env": {"OPS_FLAVOUR": "small", "LDFLAGS": "-lm"},
+        "before_build": [["python3", "tools/generate.py", "a b"], ["make"]],
+        "time_limit_minutes": 0.5,
+        "constraints": ["cmake<4"],
+    }
+    settings = Deployment.model_validate(DEPLOY | {"build": said}).build
+    assert settings.env == said["env"]
+    assert settings.before_build == (("python3", "tools/generate.py", "a b"), ("make",))
+    assert settings.time_limit_minutes == 0.5
+    assert settings.constraints == ("cmake<4",)
+
+
+@pytest.mark.parametrize("name", sorted(GIVEN_BY_JETSHIP))
+def test_what_leads_to_the_target_cannot_be_set(name):
+    with pytest.raises(ValidationError, match=f"{name} cannot be set here"):
+        BuildSettings(env={name: "x"})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"before_build": ["make all"]},
+        {"before_build": [[]]},
+        {"before_build": [[""]]},
+        {"time_limit_minutes": 0},
+        {"time_limit_minutes": -1},
+        {"constraints": [""]},
+        {"env": {"": "x"}},
+        {"env": {"A": None}},
+        {"after_build": []},
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused(said):
+    with pytest.raises(ValidationError):
+        BuildSettings.model_validate(said)
