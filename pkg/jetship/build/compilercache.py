@@ -49,6 +49,7 @@ def variables(store: Store, log: Path, own: Mapping[str, str]) -> dict[str, str]
         "JETSHIP_CCACHE": str(program),
         "CCACHE_BASEDIR": str(store.root),
         "CCACHE_NOHASHDIR": "1",
+        "CCACHE_ABSSTDERR": "1",  # compilers get relative paths, which help nobody in an error
         "CCACHE_STATSLOG": str(log),
     }
 

@@ -25,6 +25,16 @@ def test_the_cache_lies_in_the_store_and_paths_are_relative_to_it(store, log):
     assert given["JETSHIP_CCACHE"] == str(Path(sysconfig.get_path("scripts"), "ccache"))
 
 
+def test_compilers_complain_of_a_file_by_its_whole_path(store, log):
+    env = {"PATH": os.defpath} | variables(store, log, {})
+    folder = store.root / "tmp/deep/er"
+    folder.mkdir(parents=True)
+    (folder.parent / "op.c").write_text("int op(void) { return missing; }\n")
+    words = ["gcc", "-c", folder.parent / "op.c", "-o", "op.o"]
+    done = proc.run([env["JETSHIP_CCACHE"], *words], cwd=folder, env=env)
+    assert f"{folder.parent}/op.c:1:23: error:" in done.stderr
+
+
 def test_what_the_user_sets_holds(store, log):
     own = {"CCACHE_DIR": "/mine", "CCACHE_MAXSIZE": "1G", "CCACHE_REMOTE_STORAGE": "redis://r"}
     given = variables(store, log, own)
