@@ -57,7 +57,7 @@ def build_env(
         DownloadError: pip cannot install them.
     """
     wanted = sorted(requirements)
-    limits = [*sorted(constraints), *_users_constraints()]
+    limits = [*sorted(constraints), *users_constraints()]
     asked = "\n".join([sys.version, sys.prefix, *wanted, "", *limits])
 
     def make(root: Path) -> None:
@@ -70,7 +70,7 @@ def build_env(
     return BuildEnv(store.tree("buildenv", hashlib.sha256(asked.encode()).hexdigest(), make))
 
 
-def _users_constraints() -> list[str]:
+def users_constraints() -> list[str]:
     """Return the lines of the constraints file that the user's pip is set to."""
     named = os.environ.get("PIP_CONSTRAINT", "").split()
     return [

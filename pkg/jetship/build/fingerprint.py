@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from jetship.build.buildenv import users_constraints
 from jetship.build.project import Project
 from jetship.store import sha256_of
 from jetship.targets.buildsettings import BuildSettings
@@ -29,12 +30,13 @@ def fingerprint(
     """Return the digest of everything that decides a wheel's bytes.
 
     That is every file of the project, the target, the toolchain (whose name is a digest of its
-    parts), the settings of deploy.yaml, jetship's own build stage, and those variables of the
-    environment whose names the project mentions.
+    parts), the settings of deploy.yaml, jetship's own build stage, the constraints of the
+    user's pip, and those variables of the environment whose names the project mentions.
     """
     digest = hashlib.sha256()
     words = (target.id, toolchain.root.name, settings.model_dump_json(), sys.version)
-    for line in (*words, *_own_code(), *_files(project), *_variables(project, environ)):
+    named = (*_variables(project, environ), *users_constraints())
+    for line in (*words, *_own_code(), *_files(project), *named):
         digest.update(f"{line}\n".encode())
     return digest.hexdigest()
 

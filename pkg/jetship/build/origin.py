@@ -103,7 +103,14 @@ def _download(requirement: Requirement, scratch: Path) -> Path:
     return found[0]
 
 
-def _not_found(requirement: Requirement, done: proc.Finished) -> DownloadError:
+def _not_found(requirement: Requirement, done: proc.Finished) -> DownloadError | ConfigError:
+    if "BackendUnavailable" in done.stderr or "Cannot import '" in done.stderr:
+        return ConfigError(
+            f"{requirement} is built by another backend than setuptools",
+            why="the cross environment works through setuptools and torch.utils.cpp_extension, "
+            "which other backends do not use",
+            fix="a project without C++ needs no cross build: pip on the target installs it",
+        )
     reason = pip_reason(done.stderr)
     if "No matching distribution" in done.stderr:
         others = re.search(r"\(from versions: (?!none)(.+?)\)", done.stderr)

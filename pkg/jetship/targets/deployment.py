@@ -82,6 +82,7 @@ class Deployment(Strict):
 
     version: Literal[1]
     project: str
+    """A folder or an sdist, relative to deploy.yaml, or a requirement ("torch-scatter==2.1.2")."""
     targets_file: str | None = None
     """The user's own boards, platforms and parts, relative to deploy.yaml."""
     own_parts: dict[str, OwnPaths] = Field(default_factory=dict)
@@ -129,8 +130,9 @@ def load_deployment(path: Path, catalog: Catalog) -> Deployment:
     """
     deployment = yamlfile.load(path, Deployment)
     found = list(_problems(deployment, catalog))
-    if not (path.parent / deployment.project).is_dir():
-        found.insert(0, Problem(("project",), f"there is no folder {deployment.project!r} here"))
+    if "==" not in deployment.project and not (path.parent / deployment.project).exists():
+        message = f"there is no folder or sdist {deployment.project!r} here"
+        found.insert(0, Problem(("project",), message))
     _require_none(path, found)
     return deployment
 

@@ -42,12 +42,24 @@ bin=${{0%/*}}
 root=$(cd "$bin/.." && pwd -P)
 LD_LIBRARY_PATH=$root/buildroot/usr/lib/x86_64-linux-gnu${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}
 export LD_LIBRARY_PATH
+before=
 for word do
     shift
-    case $word in
-    -[IL]/usr/local/cuda/*) word=${{word%%/*}}${{CUDA_HOME:-$root/cuda}}/${{word#*/cuda/}} ;;
-    -[IL]/usr/include* | -[IL]/usr/lib* | -[IL]/lib* | \
-    -[IL]/usr/local/include* | -[IL]/usr/local/lib*) word=${{word%%/*}}=/${{word#*/}} ;;
+    flag= path=
+    case $before in
+    -I | -L | -isystem | -iquote | -idirafter) path=$word ;;
+    *)
+        case $word in
+        -[IL]/* | -isystem/* | -iquote/* | -idirafter/*) flag=${{word%%/*}} path=/${{word#*/}} ;;
+        esac
+        ;;
+    esac
+    before=$word
+    case $path in
+    /usr/local/cuda/* | /usr/local/cuda-[0-9]*/*)
+        word=$flag${{CUDA_HOME:-$root/cuda}}/${{path#/usr/local/cuda*/}} ;;
+    /usr/include* | /usr/lib* | /lib* | /usr/local/include* | /usr/local/lib*)
+        word=$flag=$path ;;
     esac
     set -- "$@" "$word"
 done

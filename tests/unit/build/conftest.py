@@ -35,6 +35,8 @@ def _get_cuda_arch_flags(cflags=None):
         num = arch.replace(".", "")
         flags.append(f"-gencode=arch=compute_{num},code=sm_{num}")
     return flags
+class BuildExtension:
+    build_extension = None
 """
 TORCH_FILES = {
     "__init__.py": "raise AssertionError('the real torch was imported')\n",

@@ -52,6 +52,8 @@ def test_every_part_is_used_by_a_platform(catalog):
         platform.toolchain.base.name for platform in catalog.platforms if platform.toolchain.base
     }
     used |= {part.name for platform in catalog.platforms for part in platform.toolchain.cuda_math}
+    emulated = [platform.toolchain.emulated for platform in catalog.platforms]
+    used |= {part.name for part in emulated if part}
     assert used == set(catalog.parts)
 
 

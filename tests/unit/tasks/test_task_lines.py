@@ -18,6 +18,7 @@ from rich.console import Console
 
 ROOT = Path(__file__).parents[3]
 TASKS = [
+    "bench",
     "build",
     "check",
     "image",

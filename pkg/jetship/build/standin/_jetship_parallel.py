@@ -23,6 +23,9 @@ class Tokens:
         os.read(self._out, 1)
 
     def __exit__(self, *_):
+        self.give_back()
+
+    def give_back(self):
         os.write(self._in, b".")
 
 
@@ -82,8 +85,11 @@ def one_file(tokens, compiler, *arguments):
         compiler._compile(*arguments)
 
 
-def in_children(works):
-    """Do each work in a child process, all at once; return how many failed."""
+def in_children(works, when_killed=lambda: None):
+    """Do each work in a child process, all at once; return how many failed.
+
+    A child that is killed cannot give back what it holds, so `when_killed` does.
+    """
     if len(works) < 2:
         for work in works:
             work()
@@ -91,7 +97,13 @@ def in_children(works):
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     children = [_child(work) for work in works]
-    return sum(os.waitpid(child, 0)[1] != 0 for child in children)
+    failed = 0
+    for child in children:
+        status = os.waitpid(child, 0)[1]
+        failed += status != 0
+        if os.WIFSIGNALED(status):
+            when_killed()
+    return failed
 
 
 def _child(work):
