@@ -105,7 +105,7 @@ def test_matrix_is_what_fromjson_takes(tmp_path):
         ),
         (("name: two", "name: one"), "deploy.yaml:10:8: a device named 'one' is there already"),
         (("canary: 1", "canary: 3"), "deploy.yaml:11:12: 3 canaries, and the fleet has 2 devices"),
-        (("project: ops", "project: nope"), "deploy.yaml:2:1: there is no folder 'nope'"),
+        (("project: ops", "project: nope"), "deploy.yaml:2:1: there is no folder or sdist 'nope'"),
         (("orin}", "orin, target: sm62-debian-12}"), "deploy.yaml:10:63: sm62-debian-12 has no"),
         (("orin}", "orin, target: sm87-debian-11}"), "deploy.yaml:10:63: 'sm87-debian-11' is not"),
         (
