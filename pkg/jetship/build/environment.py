@@ -19,15 +19,20 @@ from pathlib import Path
 
 import ninja
 
+from jetship import console
 from jetship.build.torchfacts import torch_facts
 from jetship.errors import ConfigError
 from jetship.store import write_atomically
-from jetship.targets.model import Target
+from jetship.targets.model import Platform, Target
 from jetship.toolchain.layout import write_program
 from jetship.toolchain.model import Toolchain
 
 STANDIN = Path(__file__).parent / "standin"
 SYSCONFIG_MODULE = "_jetship_sysconfigdata"
+
+# Where nvcc's headers compare the host compiler with the newest that they know.
+HOST_CONFIG = Path("crt/host_config.h")
+_GCC_LIMIT = re.compile(r"__GNUC__ > (\d+)")
 
 # nvcc hands its own halves to the host compiler; caching those as well would only take space.
 _NVCC = """\
@@ -125,6 +130,7 @@ def _lay_out_cuda(toolchain: Toolchain, view: Path) -> None:
     for entry in real.iterdir():
         if entry.name != "bin":
             (view / entry.name).symlink_to(entry)
+    _lift_limit(real, view, toolchain.platform)
     for program in (real / "bin").iterdir():
         if program.name != "nvcc":
             (view / "bin" / program.name).symlink_to(program)
@@ -136,6 +142,36 @@ def _lay_out_cuda(toolchain: Toolchain, view: Path) -> None:
         compiler_check=f"export CCACHE_COMPILERCHECK={shlex.quote(check)}",
     )
     write_program(view / "bin/nvcc", text)
+
+
+def _lift_limit(real: Path, view: Path, platform: Platform) -> None:
+    """Let nvcc take the platform's GCC where its host_config.h refuses all newer than it knew.
+
+    CUDA 10.2 knew GCC up to 8, and the oldest cross GCC that is openly to be had is 9. Headers are
+    found by the folder that includes them, so the one with the limit is laid over the toolkit's.
+    """
+    gcc = platform.toolchain.compiler.part.gcc or 0
+    config = real / "include" / HOST_CONFIG
+    text = config.read_text(encoding="utf-8", errors="replace") if config.is_file() else ""
+    limits = [int(number) for number in _GCC_LIMIT.findall(text)]
+    if not limits or gcc <= min(limits):
+        return
+    console.warn(
+        f"this nvcc takes GCC up to {min(limits)}, and {platform.name} is built with GCC {gcc}: "
+        "its limit is lifted, which NVIDIA has not tried"
+    )
+    include = view / "include"
+    include.unlink()
+    include.mkdir()
+    for entry in (real / "include").iterdir():
+        if entry.name != HOST_CONFIG.parent.name:
+            (include / entry.name).symlink_to(entry)
+    (include / HOST_CONFIG.parent).mkdir()
+    for entry in config.parent.iterdir():
+        (include / HOST_CONFIG.parent / entry.name).symlink_to(entry)
+    (include / HOST_CONFIG).unlink()
+    lifted = _GCC_LIMIT.sub(f"__GNUC__ > {gcc}", text)
+    write_atomically(include / HOST_CONFIG, lifted.encode())
 
 
 def _write_torch_metadata(folder: Path, version: str) -> None:

@@ -269,3 +269,33 @@ def test_what_deploy_yaml_adds_comes_behind_the_targets_flags(toolchain, target,
     assert cross.variables["MAX_JOBS"] == "3"
     plain = create(toolchain, target, tmp_path / "plain", jobs=2)
     assert plain.variables["MAX_JOBS"] == "2"
+
+
+def host_config(toolchain, limit: int) -> None:
+    folder = toolchain.cuda_home / "include/crt"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "math.h").write_text("math")
+    (folder.parent / "cuda.h").write_text("cuda")
+    (folder / "host_config.h").write_text(f"#if __GNUC__ > {limit}\n#error no\n#endif\n")
+
+
+def test_a_toolkit_that_knows_only_older_gccs_is_let_to_try(toolchain, target, tmp_path, capsys):
+    host_config(toolchain, 8)
+    cross = create(toolchain, target, tmp_path / "cross")
+    include = tmp_path / "cross/cuda/include"
+    assert cross.variables["CUDA_HOME"] == str(tmp_path / "cross/cuda")
+    assert "__GNUC__ > 11\n" in (include / "crt/host_config.h").read_text()
+    assert ((include / "crt/math.h").read_text(), (include / "cuda.h").read_text()) == (
+        "math", "cuda"
+    )  # fmt: skip
+    assert "__GNUC__ > 8" in (toolchain.cuda_home / "include/crt/host_config.h").read_text()
+    assert "takes GCC up to 8, and debian-12 is built with GCC 11" in capsys.readouterr().err
+
+
+def test_a_toolkit_that_knows_the_platforms_gcc_is_taken_as_it_is(
+    toolchain, target, tmp_path, capsys
+):
+    host_config(toolchain, 11)
+    create(toolchain, target, tmp_path / "cross")
+    assert (tmp_path / "cross/cuda/include").is_symlink()
+    assert "GCC" not in capsys.readouterr().err
