@@ -86,6 +86,19 @@ def test_what_a_setup_py_names_by_its_place_on_the_target_is_the_targets(
     assert words[-3:] == ["-c", becomes, "x y.cpp"]
 
 
+@pytest.mark.parametrize("flag", ["-I", "-L", "-isystem", "-iquote", "-idirafter"])
+def test_a_folder_may_be_a_word_of_its_own(toolchain, ask, flag):
+    wrappers.write_wrappers(toolchain, 11)
+    asked = (flag, "/usr/include/x", flag, "/usr/local/cuda-11.8/include", flag, "/home/me/x")
+    words = ask("g++", *asked, CUDA_HOME="/the cuda")
+    assert words[-6:] == [flag, "=/usr/include/x", flag, "/the cuda/include", flag, "/home/me/x"]
+
+
+def test_system_folders_are_the_targets_too(toolchain, ask):
+    wrappers.write_wrappers(toolchain, 11)
+    assert ask("g++", "-isystem/usr/include")[-1] == "-isystem=/usr/include"
+
+
 def test_without_cuda_home_the_toolchains_own_cuda_is_meant(toolchain, ask):
     wrappers.write_wrappers(toolchain, 11)
     assert ask("g++", "-I/usr/local/cuda/include")[-1] == f"-I{toolchain.root}/cuda/include"
@@ -95,7 +108,7 @@ LEFT_ALONE = [
     "-I/home/me/usr/include", "-Iinclude", "-I./usr/include", "-I/opt/usr/lib", "-L=/usr/lib",
     "-L/root/.cache/trees/usr/lib", "/usr/include/x.cpp", "/usr/lib/crt1.o", "-l/usr/lib/x",
     "-DROOT=\"/usr/include\"", "-DP=-I/usr/include", "-Wl,-rpath,/usr/lib", "-o", "/usr/lib/x.o",
-    "a b.cpp", "", "*", "$HOME", "`id`", "'", '"', "\\", "-I", "/usr/local/include", "ä;rm", "a  b",
+    "a b.cpp", "", "*", "$HOME", "`id`", "'", '"', "\\", "-o", "/usr/local/include", "ä;rm", "a  b",
 ]  # fmt: skip
 
 
