@@ -5,6 +5,7 @@ import os
 import re
 import subprocess  # noqa: TID251 - only its exception, which `build` raises
 import tempfile
+import warnings
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 import build
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
+from pyproject_hooks import BuildBackendWarning
 
 from jetship import proc
 from jetship.build.buildenv import build_env
@@ -100,6 +102,8 @@ def build_wheel(
         seen_by_hooks.append(with_target_numpy(cross, wanted, limits.platform, store))
         return build.ProjectBuilder.from_isolated_env(env, sources, runner=run_hook)
 
+    # What setuptools would like projects to change is nothing that builds for a target can mend.
+    warnings.simplefilter("ignore", BuildBackendWarning)
     try:
         own = build.ProjectBuilder(sources).build_system_requires
         builder = builder_with(own)
