@@ -370,8 +370,9 @@ def test_a_tree_that_a_build_uses_is_not_deleted_under_it(target, cache, dist):
         rows = invoke("cache", "--json", **variables).good().json["trees"]
         assert {row["kept"] for row in rows} == {"a running process uses it"}
         invoke("cache", "--prune", "--older-than", "0h", **variables).good()
-        assert len(names_in(cache / "trees")) == len(rows)
+        used = {row["name"] for row in rows}
+        assert used <= set(names_in(cache / "trees"))
         task.send(signal.SIGTERM)
         task.end()
     done = invoke("cache", "--older-than", "0h", "--json", **variables).good()
-    assert len(done.json["unused"]) == len(rows)
+    assert used <= {row["name"] for row in done.json["unused"]}

@@ -175,7 +175,7 @@ def test_the_cache_is_shown(tmp_path):
 @pytest.mark.parametrize(
     ("project", "said"),
     [
-        ("no/such/folder", "project folder no/such/folder does not exist"),
+        ("no/such/folder", "--project no/such/folder does not exist"),
         ("docs", "neither pyproject.toml nor setup.py"),
         (
             "tests/projects/other_backend",
