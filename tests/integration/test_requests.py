@@ -14,7 +14,7 @@ BAD_ARCHS = {
     "6.2,,7.2": "empty entry at position 2",
     "6.2,6.2": "names 6.2 more than once",
     "11.0": "CUDA 11.8 of debian-12 drives no GPU of compute capability 11.0",
-    "6.2+ptx": "character 5, 'p', does not belong there",
+    "6.2+ptx": "did you mean 6.2+PTX?",
 }
 
 
@@ -43,7 +43,10 @@ def test_a_platform_that_is_not_known_gets_the_nearest_one(nothing):
     ("options", "said"),
     [
         (("--arch", "7.0", "--jetpack", "5.1"), "the Xavier GPU is 7.2"),
-        (("--board", "tx2", "--platform", "jetpack-6.2"), "ends at JetPack 4.6"),
+        (
+            ("--board", "tx2", "--platform", "jetpack-6.2"),
+            "the last that jetship knows for it is JetPack 4.6",
+        ),
         (("--arch", "6.2", "--jetpack", "7.0"), "CUDA 12.9 is the last"),
         (("--arch", "10.1", "--jetpack", "7.0"), "CUDA 13 calls it 11.0"),
         (("--board", "orin"), "jetpack-5.1, jetpack-6.0, jetpack-6.2, jetpack-7.2"),

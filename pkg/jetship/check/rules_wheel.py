@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.tags import Tag, parse_tag
+from packaging.tags import Tag, compatible_tags, cpython_tags, parse_tag
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -136,13 +136,16 @@ def _tag_problems(tag: Tag, platform: Platform, *, has_code: bool) -> Iterator[s
 
 
 def _python_fits(tag: Tag, platform: Platform) -> bool:
+    """Return whether pip on that CPython takes the tag, its platform part aside."""
     python = platform.python
-    if tag.interpreter == python.tag:
-        return tag.abi in (python.abi, "abi3", "none")
-    match = re.fullmatch(r"(cp|py)3(\d*)", tag.interpreter)
-    if match is None or int(match[2] or 0) > int(python.version.split(".")[1]):
-        return False
-    return tag.abi == ("abi3" if match[1] == "cp" else "none")
+    version = tuple(map(int, python.version.split(".")))
+    # An ABI of another release is nothing that pip would ever look for.
+    abis = [python.abi] if python.abi.rstrip("abcdefghijklmnopqrstuvwxyz") == python.tag else []
+    plain = [tag.platform]
+    return tag in {
+        *cpython_tags(version, abis, plain),
+        *compatible_tags(version, python.tag, plain),
+    }
 
 
 def requires_torch(facts: Facts) -> Iterator[Finding]:

@@ -3,7 +3,9 @@
 import re
 from dataclasses import dataclass
 from functools import total_ordering
-from typing import Self
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, BeforeValidator
 
 
 @total_ordering
@@ -59,3 +61,17 @@ class DeviceCode:
 
     def __str__(self) -> str:
         return f"{self.arch}+PTX" if self.ptx else str(self.arch)
+
+
+def _as_text(value: object) -> object:
+    """Return a whole number as text: YAML has one where somebody wrote 7 for an arch."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _parses(text: str) -> str:
+    Arch.parse(text)
+    return text
+
+
+ArchText = Annotated[str, BeforeValidator(_as_text), AfterValidator(_parses)]
+"""A compute capability in a YAML file; what is none is an error of the file."""

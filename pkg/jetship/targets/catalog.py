@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeVar
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from jetship import yamlfile
 from jetship.datafiles import data_dir
 from jetship.errors import ConfigError
-from jetship.targets import usersfile
+from jetship.targets import releases, usersfile
 from jetship.targets.arch import Arch
 from jetship.targets.model import Board, Platform
 from jetship.targets.parts import NamedPart, Shelf, read_parts
@@ -22,8 +22,11 @@ from jetship.yamlfile import Strict
 NamedT = TypeVar("NamedT", Board, Platform)
 
 
-# L4T counts from 28 on, JetPack has not got beyond 7.
-FIRST_L4T = 20
+def runs_on(platform: Platform, board: Board) -> bool:
+    """Return whether a board takes a platform; under emulation it is any that has its arch."""
+    if platform.kind == "emulation":
+        return Arch.parse(board.arch) in platform.cuda.drives
+    return platform.name in board.platforms
 
 
 class DeviceLine(Strict):
@@ -145,8 +148,21 @@ class Catalog:
         """Return what is known of an arch, or None."""
         return next((row for row in self.archs if row.arch == str(arch)), None)
 
-    def board(self, name: str) -> Board:
+    def toolkits_of(self, arch: Arch) -> tuple[str, ...]:
+        """Return the versions of the CUDA toolkits that make code for this arch, oldest first."""
+        made = {
+            one.part.version
+            for one in self.parts.values()
+            if one.part.kind == "cuda" and one.part.makes({arch})
+        }
+        return tuple(sorted(made, key=Version))
+
+    def board(self, name: str, *, on: Platform | None = None) -> Board:
         """Return a board by name or alias.
+
+        Args:
+            name: as people write it.
+            on: the platform that was asked for with it, for what is proposed instead.
 
         Raises:
             ConfigError: no such board; names the nearest and all known ones.
@@ -158,7 +174,7 @@ class Catalog:
             if wanted & {board.name, *board.aliases}:
                 return board
         names = [one for board in self.boards for one in (board.name, *board.aliases)]
-        self._refuse_several(name, names)
+        self._refuse_several(name, names, on)
         close = difflib.get_close_matches(plain.removeprefix("jetson-"), names, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         known = ", ".join(
@@ -167,7 +183,7 @@ class Catalog:
         )
         raise ConfigError(f"board {name!r} is not known", fix=f"{hint}known boards: {known}")
 
-    def _refuse_several(self, text: str, names: Sequence[str]) -> None:
+    def _refuse_several(self, text: str, names: Sequence[str], on: Platform | None) -> None:
         """Refuse a list of boards: each has platforms of its own, and so targets of its own.
 
         Raises:
@@ -178,7 +194,9 @@ class Catalog:
             return
         boards = [self.board(part) for part in parts]
         shared = [
-            name for name in boards[0].platforms if all(name in board.platforms for board in boards)
+            one.name
+            for one in ([on] if on else self.platforms)
+            if all(runs_on(one, board) for board in boards) and (on or one.kind != "emulation")
         ]
         archs = ",".join(dict.fromkeys(board.arch for board in boards))
         together = f", or say --arch {archs} --platform {shared[-1]}" if shared else ""
@@ -190,35 +208,46 @@ class Catalog:
     def platform_of_jetpack(self, version: str) -> Platform:
         """Return the platform that a JetPack or L4T release belongs to: 5.1.2, r35.4.1, r32.2.
 
-        A board says its L4T (/etc/nv_tegra_release), people say its JetPack. A line of L4T
-        releases, such as r32.2, will do where all of them belong to one platform.
+        A board says its L4T (/etc/nv_tegra_release), people say its JetPack. A line of
+        releases, such as r32.2 or JetPack 5, will do where all of them belong to one platform.
 
         Raises:
             ConfigError: no such release is known, or it is a line of several platforms.
         """
-        plain = re.sub(r"^(jetpack|l4t)[\s-]*", "", version.strip().lower())
-        l4t = f"r{plain.removeprefix('r')}"
+        release = releases.normal(version)
         for platform in reversed(self.platforms):  # the user's are the last
-            if plain in platform.jetpack or l4t in platform.l4t:
+            if release in (*platform.jetpack, *platform.l4t):
                 return platform
-        of_line = [one.name for one in self.platforms if _any_below(l4t, one.l4t)]
-        if len(of_line) == 1:
-            return self.platform(of_line[0])
-        if of_line:
-            raise ConfigError(
-                f"L4T {l4t} is of several platforms: {', '.join(of_line)}",
-                fix="name the whole release, such as r36.4.3, or the platform",
+        if releases.is_line(release):
+            rows = [one for one in self.platforms if releases.of_line(release, _releases(one))]
+            if len(rows) == 1:
+                return rows[0]
+            if rows:
+                example = releases.of_line(release, _releases(rows[-1]))[-1]
+                raise ConfigError(
+                    f"{_said(release)} is of several platforms: "
+                    + ", ".join(one.name for one in rows),
+                    fix=f"name the whole release, such as {example}, or the platform",
+                )
+        raise self._unknown_release(release)
+
+    def _unknown_release(self, release: str) -> ConfigError:
+        l4t = release.startswith("r")
+        rows = {
+            one: platform.name
+            for platform in self.platforms
+            for one in (platform.l4t if l4t else platform.jetpack)
+        }
+        near = releases.nearest(release, rows)
+        if not near:
+            return ConfigError(
+                f"JetPack {release!r} is not known", fix=f"known releases: {', '.join(rows)}"
             )
-        if plain.startswith("r") or _major(plain) >= FIRST_L4T:
-            releases = [release for platform in self.platforms for release in platform.l4t]
-            raise ConfigError(
-                f"L4T {l4t} is not known", fix=f"known L4T releases: {', '.join(releases)}"
-            )
-        known = [release for platform in self.platforms for release in platform.jetpack]
-        nearest = _nearest_release(version, known)
-        hint = f"the nearest known one is {nearest}; " if nearest else ""
-        raise ConfigError(
-            f"JetPack {version!r} is not known", fix=f"{hint}known releases: {', '.join(known)}"
+        line = near.partition(".")[0]
+        return ConfigError(
+            f"{_said(release)} is not known",
+            fix=f"the nearest known one is {near} ({rows[near]}); known of {_said(line)}: "
+            + ", ".join(releases.of_line(line, rows)),
         )
 
     def newest_of(self, board: Board) -> str:
@@ -233,25 +262,13 @@ class Catalog:
         return next((line for line in self.device_lines if newest.startswith(line.l4t)), None)
 
 
-def _nearest_release(version: str, known: Iterable[str]) -> str | None:
-    """Return the newest release that is not newer than `version`, or the oldest of all."""
-    try:
-        wanted = Version(version)
-    except InvalidVersion:
-        return None
-    ordered = sorted(known, key=Version)
-    older = [release for release in ordered if Version(release) <= wanted]
-    return next(reversed(older), next(iter(ordered), None))
+def _releases(platform: Platform) -> tuple[str, ...]:
+    return (*platform.jetpack, *platform.l4t)
 
 
-def _any_below(line: str, releases: Iterable[str]) -> bool:
-    return any(release.startswith(f"{line}.") for release in releases)
+def _said(release: str) -> str:
+    return f"L4T {release}" if release.startswith("r") else f"JetPack {release}"
 
 
 def _by_name(rows: Iterable[NamedT]) -> dict[str, NamedT]:
     return {row.name: row for row in rows}
-
-
-def _major(version: str) -> int:
-    digits = version.partition(".")[0]
-    return int(digits) if digits.isdecimal() else 0

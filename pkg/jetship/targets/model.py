@@ -6,15 +6,17 @@ from typing import Literal
 
 from packaging.requirements import Requirement
 from packaging.version import Version
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from jetship.errors import ConfigError
-from jetship.targets.arch import Arch, DeviceCode
-from jetship.targets.parts import NamedPart, PartName
+from jetship.targets.arch import Arch, ArchText, DeviceCode
+from jetship.targets.parts import Machine, NamedPart, PartName
 from jetship.yamlfile import Strict
 
 # In place of archs, for a wheel without device code.
 CPU_ONLY = "cpu"
+# torch 1.0 was the first of which NVIDIA made wheels for a Jetson, for Python 3.5 and newer.
+OLDEST_PYTHON_MINOR = 5
 
 
 class Sourced(Strict):
@@ -28,14 +30,7 @@ class Cuda(Sourced):
     """The CUDA of a platform, and the archs of the GPUs that it drives."""
 
     version: str
-    archs: tuple[str, ...]
-
-    @field_validator("archs")
-    @classmethod
-    def _archs_parse(cls, archs: tuple[str, ...]) -> tuple[str, ...]:
-        for arch in archs:
-            Arch.parse(arch)
-        return archs
+    archs: tuple[ArchText, ...]
 
     @property
     def drives(self) -> tuple[Arch, ...]:
@@ -55,6 +50,28 @@ class Python(Sourced):
 
     version: str
     abi: str
+
+    @field_validator("version")
+    @classmethod
+    def _is_a_minor_release(cls, version: str) -> str:
+        match = re.fullmatch(r"3\.([0-9]{1,2})", version)
+        if match is None:
+            raise ValueError(f"{version!r} is not a release of Python such as 3.10")
+        if int(match[1]) < OLDEST_PYTHON_MINOR:
+            hint = "; did you mean 3.10?" if version == "3.1" else ""
+            raise ValueError(f"no torch is for Python {version}{hint}")
+        return version
+
+    @field_validator("abi")
+    @classmethod
+    def _is_of_the_version(cls, abi: str, info: ValidationInfo) -> str:
+        version = info.data.get("version")
+        if version is None:  # it is wrong itself
+            return abi
+        own = "cp" + version.replace(".", "")
+        if not re.fullmatch(rf"{own}[a-z]*", abi):
+            raise ValueError(f"Python {version} has the ABI {own}, not {abi!r}")
+        return abi
 
     @property
     def tag(self) -> str:
@@ -126,6 +143,11 @@ class ToolchainParts(Strict):
     )
 
     @property
+    def lacking(self) -> list[str]:
+        """The roles that only the user can fill: cuda, torch."""
+        return [role for role in ("sysroot", "cuda", "torch") if not getattr(self, role)]
+
+    @property
     def all(self) -> tuple[NamedPart, ...]:
         """The parts that make every toolchain: no `cuda_math`, and not the base image's."""
         named = (self.compiler, self.sysroot, self.torch, *self.cuda)
@@ -146,7 +168,7 @@ class Platform(Strict):
     title: str
     kind: Literal["emulation", "jetpack", "server"]
     notice: str = ""
-    machine: Literal["aarch64", "x86_64"]
+    machine: Machine
     jetpack: tuple[str, ...] = ()
     l4t: tuple[str, ...] = ()
     base_images: tuple[str, ...] = ()
@@ -175,26 +197,42 @@ class Platform(Strict):
             "extra": "",
         }
 
+    @property
+    def facts(self) -> dict[str, Sourced]:
+        """What is installed, by name, each with its source."""
+        return {"cuda": self.cuda, "torch": self.torch, "python": self.python, "glibc": self.abi}
+
     def accepts_unknown(self, library: str) -> str | None:
         """Return why symbols of `library` may stay unproven here, or None."""
         return next((row.why for row in self.accept_unknown if library in row.libraries), None)
 
 
 class Board(Sourced):
-    """A Jetson module or a server GPU, and the platforms that run on it, oldest first."""
+    """A Jetson module or a server GPU, and the platforms that run on it, oldest first.
+
+    `machine` is the CPU that is one module with the GPU; a card, which goes into machines of either
+    kind, has none. A Jetson is aarch64.
+    """
 
     name: str
     title: str
-    arch: str
+    arch: ArchText
     kind: Literal["jetson", "server"]
+    machine: Machine | None = None
     platforms: tuple[str, ...]
     aliases: tuple[str, ...] = ()
 
-    @field_validator("arch")
+    @field_validator("machine")
     @classmethod
-    def _arch_parses(cls, arch: str) -> str:
-        Arch.parse(arch)
-        return arch
+    def _no_jetson_is_another(cls, machine: Machine | None, info: ValidationInfo) -> Machine | None:
+        if machine == "x86_64" and info.data.get("kind") == "jetson":
+            raise ValueError("every Jetson is aarch64")
+        return machine
+
+    @property
+    def cpu(self) -> Machine | None:
+        """The machine that it is part of, or None where it goes into machines of either kind."""
+        return "aarch64" if self.kind == "jetson" else self.machine
 
 
 @dataclass(frozen=True)
@@ -251,7 +289,9 @@ def parse_target_id(text: str) -> tuple[tuple[DeviceCode, ...], str]:
         return (), plain[1]
     match = re.fullmatch(r"(sm[0-9]{2,3}(?:ptx)?(?:\.sm[0-9]{2,3}(?:ptx)?)*)-(.+)", text)
     if match is None:
-        raise ConfigError(f"{text!r} is not a target id", fix="write it like sm62-debian-12")
+        raise ConfigError(
+            f"{text!r} is not a target id", fix="write it like sm62-debian-12, or 6.2/debian-12"
+        )
     code = []
     for part in match[1].split("."):
         digits = part.removeprefix("sm").removesuffix("ptx")

@@ -13,11 +13,13 @@ from typing import Annotated, Literal, Self
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, model_validator
 
 from jetship import yamlfile
-from jetship.targets.arch import Arch
+from jetship.targets.arch import Arch, ArchText
 from jetship.targets.repositories import Component, Repository, Suite
 from jetship.yamlfile import Strict
 
 Kind = Literal["compiler", "sysroot", "cuda", "cuda_math", "torch", "base", "emulated"]
+Machine = Literal["aarch64", "x86_64"]
+_MACHINES: dict[str, Machine] = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 class PackageSource(Strict):
@@ -77,7 +79,7 @@ class AptSource(PackageSource):
 class WheelSource(Strict):
     """Wheels of one machine and Python, each named with its version: "torch==2.7.1"."""
 
-    machine: Literal["aarch64", "x86_64"]
+    machine: Machine
     python: str = "3.11"
     abi: str = "cp311"
     requirements: tuple[str, ...]
@@ -91,6 +93,8 @@ class WheelSource(Strict):
 class Part(Strict):
     """One part. `gcc` is for compilers, `version` and `archs` are for CUDA toolkits.
 
+    `machine` is the one that a compiler or toolkit makes code for, `glibc` the one of a sysroot.
+
     The headers of CUDA's math libraries (cuda_math) are large downloads, so they are only fetched
     for projects that include one: `version` is the toolkit's that they go with, `headers` are
     patterns of their names, and `libraries` the sonames that a project may link against.
@@ -103,7 +107,9 @@ class Part(Strict):
     wheels: tuple[WheelSource, ...] = ()
     gcc: int | None = None
     version: str = ""
-    archs: tuple[str, ...] = ()
+    archs: tuple[ArchText, ...] = ()
+    machine: Machine | None = None
+    glibc: str = ""
     newest_gcc: int | None = None
     headers: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
@@ -124,6 +130,15 @@ class Part(Strict):
     def sources(self) -> tuple[DebianSource | AptSource | WheelSource, ...]:
         """All that it is made of."""
         return (*self.debian, *self.apt, *self.wheels)
+
+    @property
+    def made_for(self) -> Machine | None:
+        """The machine that it is for, or None where its description does not say so."""
+        if self.machine or self.kind not in ("sysroot", "torch", "base", "emulated"):
+            return self.machine
+        named = {_MACHINES[one.architecture] for one in (*self.debian, *self.apt)}
+        named |= {one.machine for one in self.wheels}
+        return named.pop() if len(named) == 1 else None
 
     def makes(self, archs: set[Arch]) -> bool:
         """Return whether this CUDA toolkit compiles for all of these archs."""

@@ -9,15 +9,21 @@ from packaging.version import Version
 from jetship.errors import ConfigError
 from jetship.targets.arch import Arch, DeviceCode
 from jetship.targets.catalog import Catalog
-from jetship.targets.model import Board, Platform, Target, parse_target_id
+from jetship.targets.model import CPU_ONLY, Board, Platform, Target, parse_target_id
 
 DEFAULT_PLATFORM = "debian-12"
 
 
 @dataclass(frozen=True)
 class _Entry:
+    """One arch of a list, and the name of the option or variable that has it."""
+
     position: int
     text: str
+    said: str
+
+    def __str__(self) -> str:
+        return f"{self.said} entry {self.position}"
 
 
 def resolve(
@@ -28,6 +34,7 @@ def resolve(
     platform: str = "",
     jetpack: str = "",
     fat: bool = False,
+    said: str = "--arch",
 ) -> tuple[Target, ...]:
     """Return one target an arch, or one for all archs together where `fat` is set.
 
@@ -38,15 +45,16 @@ def resolve(
         platform: a platform's name.
         jetpack: a JetPack release, in place of `platform`.
         fat: put the device code of all archs into one wheel.
+        said: where `arch` was given, for errors.
 
     Raises:
         ConfigError: an entry is malformed, unknown, impossible together with the others, or
             leaves open which platform is meant; says what is possible.
     """
-    found = catalog.board(board) if board else None
+    found = board_for(catalog, board, platform=platform, jetpack=jetpack) if board else None
     if found is not None and arch is not None:
         # What contradicts itself is told before what is left open.
-        _refuse_other_archs(catalog, found, arch)
+        _refuse_other_archs(catalog, found, _entries(arch, said))
     chosen = platform_for(catalog, found, platform=platform, jetpack=jetpack)
     if arch is None:
         if found is None:
@@ -54,24 +62,54 @@ def resolve(
                 "neither an arch nor a board is named", fix="--arch 6.2, or --board tx2"
             )
         arch = found.arch
-    code = tuple(_device_code(catalog, chosen, entry) for entry in _entries(arch))
-    _refuse_repeated(code)
+    code = _code(catalog, chosen, _entries(arch, said))
+    _refuse_repeated(code, said)
     if fat:
         return (Target(tuple(sorted(code, key=lambda c: c.arch)), chosen),)
     return tuple(Target((one,), chosen) for one in code)
 
 
 def resolve_id(catalog: Catalog, text: str) -> Target:
-    """Return the target that an id such as sm62-debian-12 names.
+    """Return the target that an id such as sm62-debian-12 names; 6.2/debian-12 is the same.
 
     Raises:
-        ConfigError: it is no target id, or names what the catalog does not know or cannot make.
+        ConfigError: it is no target id, names several targets, or names what the catalog does not
+            know or cannot make.
     """
+    _refuse_several(text)
+    if "/" in text:
+        archs, _, name = text.rpartition("/")
+        if archs == CPU_ONLY:
+            return Target((), catalog.platform(name))
+        return resolve(catalog, arch=archs, platform=name, fat=True, said="--target")[0]
     code, name = parse_target_id(text)
     if not code:
         return Target((), catalog.platform(name))
     archs = ",".join(str(one) for one in code)
-    return resolve(catalog, arch=archs, platform=name, fat=True)[0]
+    return resolve(catalog, arch=archs, platform=name, fat=True, said="--target")[0]
+
+
+def _refuse_several(text: str) -> None:
+    names = [name for name in re.split(r"[\s,;]+", text) if name]
+    whole = re.compile(rf"(?:sm[0-9]|{CPU_ONLY})[^/]*-|.+/")
+    if len(names) > 1 and all(map(whole.match, names)):
+        raise ConfigError(
+            f"--target takes one target, and {text!r} names {len(names)}",
+            fix="run the task once for each, or name several archs: --arch 6.2,7.2 --platform NAME",
+        )
+
+
+def board_for(catalog: Catalog, name: str, *, platform: str, jetpack: str) -> Board:
+    """Return a board by name; what was asked for with it shapes what an error proposes.
+
+    Raises:
+        ConfigError: no such board, or several.
+    """
+    on = None
+    with contextlib.suppress(ConfigError):  # that is told once the board is known
+        if platform or jetpack:
+            on = platform_for(catalog, None, platform=platform, jetpack=jetpack)
+    return catalog.board(name, on=on)
 
 
 def platform_for(catalog: Catalog, board: Board | None, *, platform: str, jetpack: str) -> Platform:
@@ -104,7 +142,7 @@ def platform_for(catalog: Catalog, board: Board | None, *, platform: str, jetpac
     chosen = catalog.platform(platform or DEFAULT_PLATFORM)
     if board is not None and chosen.kind != "emulation" and chosen.name not in board.platforms:
         raise ConfigError(
-            f"{chosen.name} does not run on {_one(board)}: {_range(catalog, board)}",
+            f"{chosen.name} does not run on {_one(board)}: {_why_not(catalog, board, chosen)}",
             fix=f"possible: {', '.join(board.platforms)}",
         )
     return chosen
@@ -115,30 +153,39 @@ def _one(board: Board) -> str:
     return f"a {board.title}" if board.kind == "jetson" else board.title
 
 
-def _range(catalog: Catalog, board: Board) -> str:
-    """Say where a Jetson's platforms begin and end, and which ones a server has."""
-    if board.kind != "jetson":
-        return f"that GPU has the platforms {', '.join(board.platforms)}"
+def _why_not(catalog: Catalog, board: Board, platform: Platform) -> str:
+    """Say what keeps a platform from running on a board."""
+    if board.cpu not in (None, platform.machine):
+        return f"that is for {platform.machine}, and {board.title} is {board.cpu}"
+    if board.kind == "jetson" and platform.kind == "server":
+        return "that is a server's platform, and it is a Jetson"
     first, last = (catalog.platform(board.platforms[index]) for index in (0, -1))
-    if first is last:
-        return f"it ends at {last.title}"
-    return f"it begins at {first.title} and ends at {last.title}"
+    if board.kind == "jetson" and platform.l4t and first.l4t and last.l4t:
+        if _numbers(platform.l4t[-1]) < _numbers(first.l4t[0]):
+            return f"the first that jetship knows for it is {first.title}"
+        if _numbers(platform.l4t[0]) > _numbers(last.l4t[-1]):
+            return f"the last that jetship knows for it is {last.title}"
+    return f"its platforms are {', '.join(board.platforms)}"
 
 
-def _refuse_repeated(code: tuple[DeviceCode, ...]) -> None:
+def _numbers(l4t: str) -> Version:
+    return Version(l4t.removeprefix("r"))
+
+
+def _refuse_repeated(code: tuple[DeviceCode, ...], said: str) -> None:
     archs = [one.arch for one in code]
     repeated = sorted({arch for arch in archs if archs.count(arch) > 1})
     if repeated:
         raise ConfigError(
-            f"--arch names {', '.join(map(str, repeated))} more than once", fix="name each one once"
+            f"{said} names {', '.join(map(str, repeated))} more than once", fix="name each one once"
         )
 
 
-def _refuse_other_archs(catalog: Catalog, board: Board, archs: str) -> None:
+def _refuse_other_archs(catalog: Catalog, board: Board, entries: list[_Entry]) -> None:
     """Refuse archs that the board does not have; what is no arch at all is told later."""
     own = Arch.parse(board.arch)
     asked: list[Arch] = []
-    for entry in _entries(archs):
+    for entry in entries:
         with contextlib.suppress(ValueError):
             asked.append(DeviceCode.parse(entry.text).arch)
     other = [arch for arch in dict.fromkeys(asked) if arch != own]
@@ -151,27 +198,54 @@ def _refuse_other_archs(catalog: Catalog, board: Board, archs: str) -> None:
         )
 
 
-def _entries(text: str) -> list[_Entry]:
+def _entries(text: str, said: str) -> list[_Entry]:
     if not text.strip():
-        raise ConfigError("--arch is empty", fix="name a compute capability, such as --arch 6.2")
+        raise ConfigError(f"{said} is empty", fix="name a compute capability, such as --arch 6.2")
     # "6.2, 7.2" has one separator, "6.2,,7.2" two with an empty entry between them.
     parts = re.split(r"\s*[,;]\s*|\s+", text.strip())
-    entries = [_Entry(number, part) for number, part in enumerate(parts, start=1)]
+    entries = [_Entry(number, part, said) for number, part in enumerate(parts, start=1)]
     empty = next((entry for entry in entries if not entry.text), None)
     if empty is not None:
         raise ConfigError(
-            f"--arch {text!r} has an empty entry at position {empty.position}",
+            f"{said} {text!r} has an empty entry at position {empty.position}",
             fix="remove the separator that stands too much",
         )
     return entries
+
+
+def _code(catalog: Catalog, platform: Platform, entries: list[_Entry]) -> tuple[DeviceCode, ...]:
+    """Read the entries; what is wrong with any of them is told at once."""
+    code: list[DeviceCode] = []
+    wrong: list[ConfigError] = []
+    for entry in entries:
+        try:
+            code.append(_device_code(catalog, platform, entry))
+        except ConfigError as error:
+            wrong.append(error)
+    if len(wrong) == 1:
+        raise wrong[0]
+    if wrong:
+        raise ConfigError(
+            "; ".join(error.what for error in wrong),
+            why="; ".join(dict.fromkeys(error.why for error in wrong if error.why)),
+            fix=possible(catalog, platform),
+        )
+    return tuple(code)
 
 
 def _device_code(catalog: Catalog, platform: Platform, entry: _Entry) -> DeviceCode:
     try:
         code = DeviceCode.parse(entry.text)
     except ValueError as error:
+        board = _board_called(catalog, entry.text)
+        if board is not None:
+            raise ConfigError(
+                f"{entry}: {entry.text!r} is not a compute capability",
+                why=f"{entry.text} is a board",
+                fix=f"--board {board.name}",
+            ) from error
         raise ConfigError(
-            f"--arch entry {entry.position}: {entry.text!r} is not a compute capability",
+            f"{entry}: {entry.text!r} is not a compute capability",
             why=_why_malformed(entry.text),
             fix=possible(catalog, platform),
         ) from error
@@ -184,38 +258,64 @@ def _impossible(catalog: Catalog, platform: Platform, entry: _Entry, arch: Arch)
     """Say why a platform has no such arch, with what is known of the arch and of its boards."""
     boards = catalog.boards_of(arch)
     known = catalog.arch_facts(arch)
-    if not boards and known is None:
+    if not boards and known is None and not catalog.toolkits_of(arch):
         return ConfigError(
-            f"--arch entry {entry.position}: no GPU of compute capability {arch} is known",
+            f"{entry}: no GPU of compute capability {arch} is known",
             fix=possible(catalog, platform),
         )
-    why = []
-    if known is not None and known.note and platform.kind != "server":
-        why.append(known.note)
+    # What the arch of a server is called says nothing new to who asks for a server's platform.
+    note = known.note if known and (platform.kind != "server" or not boards) else ""
+    why = [note, _why_unmade(catalog, platform, arch)]
+    why += [f"{one.title} ({arch}): {_why_not(catalog, one, platform)}" for one in boards]
+    subject = platform.name + " is for"
+    if platform.kind == "emulation":
+        subject = f"CUDA {platform.cuda.version} of {platform.name} drives"
+    return ConfigError(
+        f"{entry}: {subject} no GPU of compute capability {arch}",
+        why="; ".join(filter(None, why)),
+        fix=f"{possible(catalog, platform)}; `invoke targets` lists which platform makes what",
+    )
+
+
+def _why_unmade(catalog: Catalog, platform: Platform, arch: Arch) -> str:
+    """Say which CUDA has the arch, where the platform's has not."""
+    known = catalog.arch_facts(arch)
     if known is not None and known.last_cuda and _newer(platform.cuda.version, known.last_cuda):
-        why.append(
+        return (
             f"CUDA {platform.cuda.version} has no sm_{arch.number}: CUDA {known.last_cuda} is the "
             "last"
         )
-    why += [f"{board.title} ({arch}): {_range(catalog, board)}" for board in boards]
-    return ConfigError(
-        f"CUDA {platform.cuda.version} of {platform.name} drives no GPU of compute capability "
-        f"{arch}",
-        why="; ".join(why),
-        fix=f"{possible(catalog, platform)}; `invoke targets` lists which platform makes what",
-    )
+    own = platform.toolchain.cuda
+    others = catalog.toolkits_of(arch)
+    if not own or not others or any(one.part.makes({arch}) for one in own):
+        return ""
+    newest = max((one.part.version for one in own), key=Version)
+    first, last = others[0], others[-1]
+    which = f"{first} is the first" if _newer(first, newest) else f"{last} is the last"
+    return f"CUDA {newest} has no sm_{arch.number}: of jetship's toolkits, {which} that has"
 
 
 def _newer(version: str, than: str) -> bool:
     return Version(version) > Version(than)
 
 
+def _board_called(catalog: Catalog, text: str) -> Board | None:
+    """Return the board of that name, unless it is the name of a whole family."""
+    if text.lower() in {row.family.lower() for row in catalog.archs}:
+        return None
+    with contextlib.suppress(ConfigError):
+        return catalog.board(text)
+    return None
+
+
 def _why_malformed(text: str) -> str:
     if text.lower() in ("all", "common", "auto", "native"):
         return "a wheel is built for named targets, never for whatever a list happens to hold"
     digits = re.fullmatch(r"(?:sm|compute)?[-_]?([0-9]{1,2})([0-9])", text, re.IGNORECASE)
-    if digits:
-        return f"did you mean {digits[1]}.{digits[2]}?"
+    ptx = re.fullmatch(r"([0-9]{1,2}\.[0-9])\+[A-Z]+", text, re.IGNORECASE)
+    meant = f"{digits[1]}.{digits[2]}" if digits else f"{ptx[1]}+PTX" if ptx else ""
+    if meant:
+        return f"did you mean {meant}?"
     if text.isalpha():
         return "family names do not say which GPU: Pascal alone has 6.0, 6.1 and 6.2 (TX2)"
     odd = next((place for place, sign in enumerate(text) if sign not in "0123456789.+PTXsm_"), None)
@@ -230,7 +330,7 @@ def possible(catalog: Catalog, platform: Platform) -> str:
     rows: dict[Arch, list[str]] = {}
     for board in catalog.boards:
         arch = Arch.parse(board.arch)
-        if arch in drives:
+        if arch in drives and board.cpu in (None, platform.machine):
             rows.setdefault(arch, []).append(board.title)
     listed = ", ".join(f"{arch} ({'; '.join(rows[arch])})" for arch in sorted(rows))
     return f"{platform.name} can make: {listed}"

@@ -18,6 +18,7 @@ from pydantic import (
 from jetship import yamlfile
 from jetship.errors import ConfigError
 from jetship.targets.arch import Arch
+from jetship.targets.contradictions import contradictions
 from jetship.targets.model import Board, Platform
 from jetship.targets.parts import NamedPart, Part, Shelf
 from jetship.yamlfile import Strict
@@ -96,11 +97,22 @@ class Fitting:
             for number, platform in enumerate(self.users.platforms):
                 for message in _unmade(platform):
                     yield self.users_file, ("platforms", number, "cuda", "archs"), message
+            yield from self._contradictions(self.users_file)
         for file, boards in rows:
             replaced = {one.name for one in self.users.boards} if file == self.shipped_file else ()
             for number, board in enumerate(boards):
                 if board.name not in replaced:
                     yield from self._board_problems(file, number, board)
+
+    def _contradictions(self, file: Path) -> Iterator[tuple[Path, Location, str]]:
+        """Say where the user's platforms and parts contradict each other, or shipped ones."""
+        users = [one.name for one in self.users.platforms]
+        for platform in self.platforms.values():
+            for key, part, message in contradictions(platform):
+                if platform.name in users:
+                    yield file, ("platforms", users.index(platform.name), *key), message
+                elif part.is_users:
+                    yield file, ("parts", part.name), f"{message} ({platform.name})"
 
     def _board_problems(
         self, file: Path, number: int, board: Board
@@ -114,6 +126,9 @@ class Fitting:
                 hint = f"did you mean {close[0]!r}? " if close else ""
                 known = ", ".join(self.platforms)
                 yield file, location, f"platform {name!r} is not known; {hint}known: {known}"
+            elif board.cpu not in (None, platform.machine):
+                message = f"{name} is for {platform.machine}, and {board.title} is {board.cpu}"
+                yield file, location, message
             elif Arch.parse(board.arch) not in platform.cuda.drives:
                 message = (
                     f"{name} does not drive {board.arch}, the arch of the board {board.name!r}: "

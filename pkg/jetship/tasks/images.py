@@ -43,6 +43,7 @@ OPTIONS_HELP = {
     "wheel": "the wheel (default: the one in dist/ that was built for the target)",
     "deploy": DEPLOY_HELP,
     "dist": DIST_HELP,
+    "fat": "take the wheel that has the device code of all archs, instead of a wheel each",
     "json": JSON_HELP,
 }
 BASE_HELP = "the base image, which the engine must have (default: the platform's own)"

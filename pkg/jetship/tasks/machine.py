@@ -23,7 +23,11 @@ from jetship.toolchain.sources import has_part, lock_part
 
 @command(records={"known": Known}, help={"json": JSON_HELP})
 def targets(_: Context, *, known: Known, json: bool = False) -> None:
-    """List the platforms, and the boards that each can make device code for."""
+    """List the platforms, and the boards that each can make device code for.
+
+    `evidence` is exact where the files at hand are the target's own. `verified` are the facts that
+    runs here have borne out; the others were read in public sources, which --json names.
+    """
     catalog = known.catalog()
     if json:
         store = Store(default_root())
@@ -49,7 +53,7 @@ def _platform_row(catalog: Catalog, platform: Platform, store: Store) -> dict[st
         "cxx11_abi": platform.torch.cxx11_abi,
         "python": platform.python.version,
         "archs": {
-            arch: [board.title for board in catalog.boards_of(Arch.parse(arch))]
+            arch: [board.title for board in _carrying(catalog, platform, Arch.parse(arch))]
             for arch in platform.cuda.archs
         },
         "boards": [board.name for board in _boards_of(catalog, platform)],
@@ -61,8 +65,20 @@ def _platform_row(catalog: Catalog, platform: Platform, store: Store) -> dict[st
         "base_images": list(platform.base_images),
         "notice": platform.notice,
         "advice": dict(platform.toolchain.advice),
-        "parts_ready": all(has_part(part, store) for part in platform.toolchain.all),
+        "own_parts_needed": platform.toolchain.lacking,
+        "parts_ready": not platform.toolchain.lacking
+        and all(has_part(part, store) for part in platform.toolchain.all),
+        "facts": {
+            name: {"source": one.source, "verified": one.verified}
+            for name, one in platform.facts.items()
+        },
     }
+
+
+def _carrying(catalog: Catalog, platform: Platform, arch: Arch) -> list[Board]:
+    """Return the boards that carry an arch, less those of another machine than the platform's."""
+    boards = catalog.boards_of(arch)
+    return [board for board in boards if board.cpu in (None, platform.machine)]
 
 
 def _boards_of(catalog: Catalog, platform: Platform) -> list[Board]:
@@ -70,12 +86,12 @@ def _boards_of(catalog: Catalog, platform: Platform) -> list[Board]:
     return [
         board
         for arch in platform.cuda.drives
-        for board in catalog.boards_of(arch)
+        for board in _carrying(catalog, platform, arch)
         if platform.kind == "emulation" or platform.name in board.platforms
     ]
 
 
-_COLUMNS = ("platform", "CUDA", "torch", "Python", "glibc", "evidence")
+_COLUMNS = ("platform", "CUDA", "torch", "Python", "glibc", "evidence", "verified")
 _INDENT = "    "
 
 
@@ -83,7 +99,7 @@ def _print_platforms(catalog: Catalog) -> None:
     """Print a line for each platform, and under it its archs and boards."""
     rows = [
         (one.name, one.cuda.version, one.torch.version.partition("+")[0], one.python.version,
-         one.abi.glibc, one.evidence)
+         one.abi.glibc, one.evidence, _verified(one))
         for one in catalog.platforms
     ]  # fmt: skip
     widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
@@ -92,6 +108,14 @@ def _print_platforms(catalog: Catalog) -> None:
         console.emit(_aligned(row, widths))
         for text in (_archs_and_boards(catalog, platform), *_notes(platform)):
             console.emit(_wrapped(text))
+
+
+def _verified(platform: Platform) -> str:
+    """Say which of the facts jetship's own runs have borne out."""
+    verified = [name for name, one in platform.facts.items() if one.verified]
+    if len(verified) == len(platform.facts):
+        return "all"
+    return ", ".join(verified) or "none"
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:

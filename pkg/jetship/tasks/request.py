@@ -24,6 +24,7 @@ from jetship.targets.deployment import (
 from jetship.targets.model import Target
 from jetship.targets.resolve import (
     DEFAULT_PLATFORM,
+    board_for,
     platform_for,
     possible,
     resolve,
@@ -36,6 +37,7 @@ DEPLOY_FILE = Path("deploy.yaml")
 ARCH_HELP = "compute capability of the GPU, such as 6.2 (TX2); several: 6.2,7.2 or '6.2;7.2+PTX'"
 PLATFORM_HELP = f"what is installed on the board (default: {DEFAULT_PLATFORM}); see `targets`"
 DEPLOY_HELP = f"the file that describes targets, image and fleet (default: {DEPLOY_FILE})"
+TOGETHER_HELP = "changes nothing here: several archs are always taken for those of one wheel"
 DIST_HELP = "folder of the finished wheels (default: dist)"
 JSON_HELP = "print one JSON document on stdout"
 
@@ -57,7 +59,7 @@ class Asked:
         "board": "a board, such as tx2 or orin: gives the arch, and the platform where it has one",
         "platform": PLATFORM_HELP,
         "jetpack": "a JetPack or L4T release, such as 5.1.2 or r35.4.1, in place of --platform",
-        "target": "a target's id, such as sm62-debian-12, in place of all these others",
+        "target": "a target, such as sm62-debian-12 or 6.2/debian-12, in place of all these others",
         "fat": "one wheel with the device code of all archs, instead of a wheel each",
         "cpu-only": "without device code: what a project builds with FORCE_CUDA=0",
     }
@@ -88,11 +90,12 @@ def targets_of(catalog: Catalog, asked: Asked, *, deploy: str) -> tuple[Target, 
         return _targets_by_id(catalog, asked)
     if asked.cpu_only:
         return (_without_code(catalog, asked),)
-    arch = asked.arch
+    arch, said = asked.arch, "--arch"
     if arch is None and not asked.board:
-        arch = os.environ.get("TORCH_CUDA_ARCH_LIST") or None  # to torch, empty means unset
+        said = "TORCH_CUDA_ARCH_LIST"
+        arch = os.environ.get(said) or None  # to torch, empty means unset
         if arch is not None:
-            console.note(f"--arch is taken from TORCH_CUDA_ARCH_LIST={arch}")
+            console.note(f"--arch is taken from {said}={arch}")
     if arch is not None or asked.board:
         return resolve(
             catalog,
@@ -101,11 +104,15 @@ def targets_of(catalog: Catalog, asked: Asked, *, deploy: str) -> tuple[Target, 
             platform=asked.platform,
             jetpack=asked.jetpack,
             fat=asked.fat,
+            said=said,
         )
     if not asked.nothing:
         chosen = platform_for(catalog, None, platform=asked.platform, jetpack=asked.jetpack)
+        if len(chosen.cuda.archs) == 1:
+            return resolve(catalog, arch=chosen.cuda.archs[0], platform=chosen.name)
         raise ConfigError(
             "--platform, --jetpack and --fat go with --arch or --board",
+            why=f"{chosen.name} has several archs",
             fix=f"add --arch; {possible(catalog, chosen)}",
         )
     if not Path(deploy).is_file():
@@ -130,7 +137,9 @@ def _without_code(catalog: Catalog, asked: Asked) -> Target:
             "--cpu-only is without device code, and --arch and --fat say what code there is",
             fix="leave one of them out",
         )
-    board = catalog.board(asked.board) if asked.board else None
+    board = None
+    if asked.board:
+        board = board_for(catalog, asked.board, platform=asked.platform, jetpack=asked.jetpack)
     return Target((), platform_for(catalog, board, platform=asked.platform, jetpack=asked.jetpack))
 
 
@@ -153,6 +162,12 @@ class Known:
         """
         path = Path(deploy)
         extra = Path(self.targets_file) if self.targets_file else None
+        if extra is not None and not extra.is_file():
+            problem = "is a folder" if extra.is_dir() else "does not exist"
+            raise ConfigError(
+                f"--targets-file: {extra} {problem}",
+                fix="name a YAML file with your boards, platforms and parts",
+            )
         if extra is None and path.is_file():
             extra = targets_file_of(path)
         catalog = Catalog.load(extra=extra)

@@ -14,6 +14,7 @@ from jetship.tasks.request import (
     DEPLOY_FILE,
     DEPLOY_HELP,
     JSON_HELP,
+    TOGETHER_HELP,
     Asked,
     Given,
     Known,
@@ -30,6 +31,7 @@ from jetship.toolchain.prepare import plan, prepare
     records={"asked": Asked, "given": Given, "known": Known},
     help={
         "deploy": DEPLOY_HELP,
+        "fat": TOGETHER_HELP,
         "export": "write a folder for CMake, as links into the cache; replaces an earlier export",
         "cuda-math": "also the headers of CUDA's math libraries, a large download: cuBLAS, "
         "cuSPARSE, cuSOLVER (ATen/cuda/CUDAContext.h includes them), cuRAND and cuFFT",

@@ -21,6 +21,7 @@ from jetship.tasks.request import (
     DEPLOY_HELP,
     DIST_HELP,
     JSON_HELP,
+    TOGETHER_HELP,
     Asked,
     Given,
     Known,
@@ -76,10 +77,10 @@ def build(
     store = Store(default_root())
     opened, settings = project_of(catalog, project, deploy, store)
     own = given.supply(catalog, deploy)
+    _announce(catalog, targets)
     if dry:
         _print_plan(targets, opened, own, json=json)
         return
-    _announce(catalog, targets)
     request = pipeline.Request(opened, Path(dist), own, settings, rebuild, verify)
     results = pipeline.produce(request, targets, store)
     if json:
@@ -149,12 +150,12 @@ def _print_plan(
         return
     for target, row in zip(targets, rows, strict=True):
         ready = "toolchain is ready" if row["toolchain_ready"] else "toolchain will be downloaded"
+        cuda = f"TORCH_CUDA_ARCH_LIST={target.arch_list}, CUDA {row['cuda']}"
         own_names = ", ".join(own.of(target.platform).named)
         ready += f", with your own {own_names}" if own_names else ""
         console.emit(
-            f"{row['target']}: {row['project']} with TORCH_CUDA_ARCH_LIST={row['arch_list']}, "
-            f"CUDA {row['cuda']}, torch {row['torch']}, Python {row['python']} -> "
-            f"+{row['local_version']} ({ready})"
+            f"{row['target']}: {row['project']} with {cuda if target.code else 'no device code'}, "
+            f"torch {row['torch']}, Python {row['python']} -> +{row['local_version']} ({ready})"
         )
 
 
@@ -202,7 +203,7 @@ def _note_missing_code(report: Report) -> None:
 @command(
     paths="wheels",
     records={"asked": Asked, "given": Given, "known": Known},
-    help={"wheels": "the wheels to check", "json": JSON_HELP},
+    help={"wheels": "the wheels to check", "fat": TOGETHER_HELP, "json": JSON_HELP},
 )
 def check(
     _: Context,

@@ -7,6 +7,7 @@ from jetship.datafiles import data_dir
 from jetship.errors import ConfigError
 from jetship.targets.arch import Arch
 from jetship.targets.catalog import Catalog
+from jetship.targets.contradictions import contradictions
 from jetship.toolchain import sources
 from jetship.toolchain.lock import read_lock
 from packaging.specifiers import SpecifierSet
@@ -66,6 +67,9 @@ def test_a_part_says_what_its_kind_has_to(catalog):
         assert bool(part.headers) == bool(part.libraries) == (part.kind == "cuda_math")
         assert (part.newest_gcc is not None) == (part.kind == "cuda")
         assert not part.build_constraints or part.kind == "torch"
+        assert (part.machine is not None) == (part.kind in ("compiler", "cuda"))
+        assert bool(part.glibc) == (part.kind == "sysroot")
+        assert part.made_for or part.kind == "cuda_math"
         for arch in part.archs:
             Arch.parse(arch)
 
@@ -102,6 +106,18 @@ def test_a_platforms_torch_and_python_are_those_of_its_parts(catalog):
         assert name == "torch"
         assert Version(version).release[:digits] == asked.release[:digits]
         assert SpecifierSet(platform.torch.pinned[5:]).contains(asked, prereleases=True)
+
+
+def test_no_platform_contradicts_its_parts(catalog):
+    assert [row for platform in catalog.platforms for row in contradictions(platform)] == []
+
+
+def test_no_board_is_offered_the_platforms_of_another_machine(catalog):
+    for board in catalog.boards:
+        machines = {catalog.platform(name).machine for name in board.platforms}
+        assert machines == ({board.cpu} if board.cpu else {"aarch64", "x86_64"}), board.name
+    arm = {board.name for board in catalog.boards if board.cpu and board.kind == "server"}
+    assert arm == {"gh200", "gb200", "gb300", "gb10"}
 
 
 def test_what_is_missing_of_a_platform_is_told_with_advice(catalog):
@@ -287,26 +303,55 @@ def test_an_unknown_board_gets_the_nearest_and_all_known(catalog, name, near):
      ("4.2.1", "jetpack-4.2"), ("4.3", "jetpack-4.2"), ("r32.1", "jetpack-4.2"),
      ("r32.2", "jetpack-4.2"), ("r32.5", "jetpack-4.4"), ("4.5", "jetpack-4.4"),
      ("32.7", "jetpack-4.6"), ("r36.3", "jetpack-6.0"), ("r35", "jetpack-5.1"),
-     ("6.1", "jetpack-6.2"), ("7.1", "jetpack-7.0"), ("7.2", "jetpack-7.2")],
+     ("6.1", "jetpack-6.2"), ("7.1", "jetpack-7.0"), ("7.2", "jetpack-7.2"),
+     ("5", "jetpack-5.1"), ("JetPack 5", "jetpack-5.1"),
+     ("# R35 (release), REVISION: 4.1, GCID: 33958178, BOARD: t186ref", "jetpack-5.1")],
 )  # fmt: skip
 def test_a_jetpack_release_is_a_platform(catalog, release, platform):
     assert catalog.platform_of_jetpack(release).name == platform
 
 
 @pytest.mark.parametrize(
-    ("release", "near"), [("5.1.9", "5.1.6"), ("4.1", "4.2"), ("6.3", "6.2.2"), ("9", "7.2")]
+    ("release", "near"),
+    [
+        ("5.1.9", "5.1.6"),
+        ("4.1", "4.2"),
+        ("6.3", "6.2.2"),
+        ("9", "7.2"),
+        ("5.0", "5.0.2"),
+        ("5.0.1", "5.0.2"),
+        ("3.2", "4.2"),
+    ],
 )
-def test_an_unknown_jetpack_names_the_nearest_and_all_known(catalog, release, near):
-    with pytest.raises(ConfigError, match=f"JetPack '{release}' is not known") as caught:
+def test_an_unknown_jetpack_names_the_nearest_and_those_of_its_line(catalog, release, near):
+    with pytest.raises(ConfigError, match=f"JetPack {release} is not known") as caught:
         catalog.platform_of_jetpack(release)
-    assert f"the nearest known one is {near};" in caught.value.fix
-    assert "known releases: 4.2, 4.2.1" in caught.value.fix
+    platform = catalog.platform_of_jetpack(near).name
+    major = near.partition(".")[0]
+    known = f"the nearest known one is {near} ({platform}); known of JetPack {major}: {major}."
+    assert caught.value.fix.startswith(known)
 
 
-@pytest.mark.parametrize(("line", "some"), [("r32", "jetpack-4.2"), ("36", "jetpack-6.0")])
-def test_a_line_of_l4t_releases_that_is_several_platforms_is_no_answer(catalog, line, some):
-    with pytest.raises(ConfigError, match=f"{line} is of several platforms: {some}, jetpack-"):
+@pytest.mark.parametrize(
+    ("release", "near"),
+    [("r36.5.2", "r36.5.0"), ("r37", "r36.5.0"), ("r34.1.1", "r35.1.0"), ("r28.2", "r32.1.0"),
+     ("r36.2.0", "r36.3.0")],
+)  # fmt: skip
+def test_an_unknown_l4t_names_the_nearest(catalog, release, near):
+    with pytest.raises(ConfigError, match=f"L4T {release} is not known") as caught:
+        catalog.platform_of_jetpack(release)
+    assert f"the nearest known one is {near} (jetpack-" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("line", "some", "example"),
+    [("r32", "jetpack-4.2", "r32.7.6"), ("36", "jetpack-6.0", "r36.5.0"),
+     ("6", "jetpack-6.0", "6.2.2"), ("JetPack 7", "jetpack-7.0", "7.2")],
+)  # fmt: skip
+def test_a_line_of_releases_that_is_several_platforms_is_no_answer(catalog, line, some, example):
+    with pytest.raises(ConfigError, match=f"{line} is of several platforms: {some}, ") as caught:
         catalog.platform_of_jetpack(line)
+    assert f"such as {example}, or the platform" in caught.value.fix
 
 
 @pytest.mark.parametrize("release", ["r32.6.2", "r3", "r32.", "r99"])

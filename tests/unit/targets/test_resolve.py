@@ -47,7 +47,8 @@ WRONG = {
     "6.2;": "--arch '6.2;' has an empty entry at position 2",
     "11.0": "CUDA 11.8 of debian-12 drives no GPU of compute capability 11.0",
     "6.2,6.2": "--arch names 6.2 more than once",
-    "6.2+ptx": "character 5, 'p', does not belong there",
+    "6.2+ptx": "did you mean 6.2+PTX?",
+    "xavier": "xavier is a board",
     "+PTX6.2": "it is written as MAJOR.MINOR, with +PTX behind it to add PTX",
     "10.1": "CUDA 12.8 and 12.9 called the Thor GPU 10.1; CUDA 13 calls it 11.0",
 }
@@ -80,6 +81,10 @@ def test_no_two_wrong_requests_are_told_the_same(catalog):
         ("7.2,sm62", "--arch entry 2: 'sm62' is not a compute capability"),
         ("compute_62", "did you mean 6.2?"),
         ("SM-110", "did you mean 11.0?"),
+        ("7.2+PXT", "did you mean 7.2+PTX?"),
+        ("Jetson-Orin", "--board orin"),
+        ("volta", "family names do not say which GPU"),
+        ("8.7,9.9,6.2x", "entry 2: no GPU of compute capability 9.9 is known; --arch entry 3: '6"),
         ("native", "a wheel is built for named targets"),
         ("6.2 6.2+PTX", "--arch names 6.2 more than once"),
         ("06.2,6.2", "--arch names 6.2 more than once"),
@@ -110,13 +115,27 @@ def test_a_wrong_arch_is_told_what_the_platform_can_make_for_which_board(catalog
 def test_an_arch_that_the_platform_cannot_make_is_told_which_it_can(catalog):
     with pytest.raises(ConfigError) as caught:
         resolve(catalog, arch="11.0")
-    assert "Jetson Thor (11.0): it begins at JetPack 7.0" in caught.value.why
+    assert "Jetson Thor (11.0): its platforms are jetpack-7.0, jetpack-7.2" in caught.value.why
+    assert "CUDA 11.8 has no sm_110: of jetship's toolkits, 13.0 is the first" in caught.value.why
     assert "8.7" in caught.value.fix
     assert "invoke targets" in caught.value.fix
 
 
 def test_an_arch_that_no_listed_board_has_but_nvcc_makes_is_built(catalog):
     assert resolve(catalog, arch="6.1")[0].id == "sm61-debian-12"
+
+
+def test_the_variable_that_has_a_wrong_arch_is_named(catalog):
+    for arch in ("sm62", "6.2,,7.2", "6.2,6.2", " "):
+        with pytest.raises(ConfigError, match=r"^TORCH_CUDA_ARCH_LIST ") as caught:
+            resolve(catalog, arch=arch, said="TORCH_CUDA_ARCH_LIST")
+        assert "--arch entry" not in str(caught.value)
+
+
+@pytest.mark.parametrize("release", ["4.2", "4.3", "4.5.1", "4.6.6"])
+def test_a_tx1_has_the_releases_of_a_nano(catalog, release):
+    targets = [resolve(catalog, board=board, jetpack=release)[0].id for board in ("tx1", "nano")]
+    assert targets[0] == targets[1]
 
 
 def test_an_unknown_platform_is_told_the_nearest(catalog):
@@ -152,7 +171,7 @@ def test_a_board_and_a_release_are_a_target(catalog, words, platform, ids):
 # Each impossible request with all that its message has to say.
 IMPOSSIBLE = [
     ({"arch": "7.0", "jetpack": "5.1"}, (
-        "CUDA 11.4 of jetpack-5.1 drives no GPU of compute capability 7.0",
+        "jetpack-5.1 is for no GPU of compute capability 7.0",
         "7.0 is Volta of servers, V100 and Titan V; the Xavier GPU is 7.2",
         "jetpack-5.1 can make: 7.2 (Jetson Xavier), 8.7 (Jetson Orin)",
     )),
@@ -161,36 +180,53 @@ IMPOSSIBLE = [
         "jetpack-6.2 can make: 8.7 (Jetson Orin)",
     )),
     ({"board": "tx2", "platform": "jetpack-6.2"}, (
-        "jetpack-6.2 does not run on a Jetson TX2: it begins at JetPack 4.2 and 4.3 (L4T r32.1 ",
-        "and ends at JetPack 4.6 (L4T r32.7",
+        "jetpack-6.2 does not run on a Jetson TX2: the last that jetship knows for it is JetPack",
         "possible: jetpack-4.2, jetpack-4.4, jetpack-4.6",
     )),
     ({"board": "tx2", "jetpack": "6.2.1"}, ("jetpack-6.2 does not run on a Jetson TX2",)),
     ({"board": "thor", "platform": "jetpack-5.1"}, (
-        "it begins at JetPack 7.0 (L4T r38, Ubuntu 24.04) and ends at JetPack 7.2",
+        "the first that jetship knows for it is JetPack 7.0 (L4T r38, Ubuntu 24.04)",
         "possible: jetpack-7.0, jetpack-7.2",
     )),
     ({"board": "orin", "platform": "server-cuda-11.8"}, (
-        "server-cuda-11.8 does not run on a Jetson Orin",
+        "server-cuda-11.8 does not run on a Jetson Orin: that is a server's platform",
+    )),
+    ({"board": "orin", "platform": "jetpack-7.0"}, (
+        "jetpack-7.0 does not run on a Jetson Orin: its platforms are jetpack-5.1, ",
+    )),
+    ({"board": "gh200", "platform": "x86-64-cuda-12.4"}, (
+        "does not run on GH200: that is for x86_64, and GH200 is aarch64",
+        "possible: debian-13, server-cuda-11.8",
+    )),
+    ({"arch": "12.1", "platform": "x86-64-cuda-13.0"}, (
+        "DGX Spark (12.1): that is for x86_64, and DGX Spark is aarch64", "9.0 (H100 and H200), ",
+    )),
+    ({"arch": "7.2", "platform": "server-cuda-11.8"}, (
+        "server-cuda-11.8 is for no GPU of compute capability 7.2",
+        "Jetson Xavier (7.2): that is a server's platform, and it is a Jetson",
+    )),
+    ({"arch": "10.1", "platform": "debian-13"}, ("CUDA 13 calls it 11.0",)),
+    ({"arch": "3.5", "platform": "debian-13"}, (
+        "CUDA 13.0 has no sm_35: of jetship's toolkits, 11.8 is the last that has",
     )),
     ({"arch": "6.2", "jetpack": "7.0"}, (
-        "CUDA 13.0 of jetpack-7.0 drives no GPU of compute capability 6.2",
+        "jetpack-7.0 is for no GPU of compute capability 6.2",
         "CUDA 13.0 has no sm_62: CUDA 12.9 is the last",
-        "Jetson TX2 (6.2): it begins at JetPack 4.2 and 4.3 ", "and ends at JetPack 4.6",
+        "Jetson TX2 (6.2): the last that jetship knows for it is JetPack",
         "jetpack-7.0 can make: 11.0 (Jetson Thor)",
     )),
     ({"arch": "10.1", "jetpack": "7.0"}, (
         "CUDA 12.8 and 12.9 called the Thor GPU 10.1; CUDA 13 calls it 11.0",
         "CUDA 13.0 has no sm_101: CUDA 12.9 is the last",
     )),
-    ({"arch": "6.2", "jetpack": "6.2"}, ("CUDA 12.6 of jetpack-6.2 drives no GPU",)),
+    ({"arch": "6.2", "jetpack": "6.2"}, ("jetpack-6.2 is for no GPU",)),
     ({"board": "orin"}, (
         "several platforms run on a Jetson Orin: jetpack-5.1, jetpack-6.0, jetpack-6.2, jetpack",
         "say which, such as --platform jetpack-7.2",
     )),
     ({"board": "xavier", "arch": "7.2"}, ("several platforms run on a Jetson Xavier",)),
     ({"arch": "8.7", "jetpack": "6.3"}, (
-        "JetPack '6.3' is not known", "the nearest known one is 6.2.2", "known releases: 4.2, ",
+        "JetPack 6.3 is not known", "the nearest known one is 6.2.2", "known of JetPack 6: 6.0, ",
     )),
     ({"arch": "8.7", "jetpack": "6.1", "platform": "jetpack-6.0"}, (
         "JetPack 6.1 is the platform jetpack-6.2, not jetpack-6.0",
@@ -212,15 +248,18 @@ IMPOSSIBLE = [
         "several platforms run on V100 and Titan V: server-cuda-11.8, x86-64-cuda-12.4",
     )),
     ({"board": "v100", "platform": "jetpack-6.2"}, (
-        "jetpack-6.2 does not run on V100 and Titan V: that GPU has the platforms server-cuda-1",
+        "jetpack-6.2 does not run on V100 and Titan V: its platforms are server-cuda-11.8, x86",
     )),
     ({"arch": "10.0", "platform": "server-cuda-11.8"}, (
-        "B200 and GB200 (10.0): that GPU has the platforms debian-13, x86-64-cuda-13.0",
+        "B200 (10.0): its platforms are debian-13, x86-64-cuda-13.0",
+        "GB200 (10.0): its platforms are debian-13",
     )),
     ({"board": "orin,xavier"}, (
         "--board takes one board, and 'orin,xavier' names 2",
         "run the task once for each, or say --arch 8.7,7.2 --platform jetpack-5.1",
     )),
+    ({"board": "tx2,xavier", "platform": "debian-12"}, ("--arch 6.2,7.2 --platform debian-12",)),
+    ({"board": "orin,xavier", "jetpack": "5.1.2"}, ("--arch 8.7,7.2 --platform jetpack-5.1",)),
     ({"board": "tx2; Jetson-Thor"}, ("--board takes one board", "run the task once for each")),
     ({"board": "orin,zzz"}, ("board 'orin,zzz' is not known",)),
     ({"board": "tx3"}, ("board 'tx3' is not known", "did you mean 'tx2'?")),
@@ -241,7 +280,7 @@ def test_what_does_not_go_together_is_told_with_what_is_possible(catalog, words,
 def test_a_server_platform_is_not_told_what_servers_are(catalog):
     with pytest.raises(ConfigError) as caught:
         resolve(catalog, arch="8.7", platform="server-cuda-11.8")
-    assert "Jetson Orin (8.7): it begins at JetPack 5.1" in caught.value.why
+    assert "Jetson Orin (8.7): that is a server's platform" in caught.value.why
     with pytest.raises(ConfigError) as caught:
         resolve(catalog, arch="10.0", platform="server-cuda-11.8")
     assert "Thor" not in caught.value.why
@@ -266,6 +305,9 @@ def test_only_what_runs_somewhere_is_listed_as_possible(catalog):
         ("sm110-jetpack-7.0", "sm110-jetpack-7.0"),
         ("cpu-jetpack-4.6", "cpu-jetpack-4.6"),
         ("cpu-debian-12", "cpu-debian-12"),
+        ("6.2/debian-12", "sm62-debian-12"),
+        ("7.2;8.7+PTX/jetpack-5.1", "sm72.sm87ptx-jetpack-5.1"),
+        ("cpu/debian-12", "cpu-debian-12"),
     ],
 )
 def test_a_target_is_found_by_its_id(catalog, text, again):
@@ -283,6 +325,9 @@ def test_a_target_is_found_by_its_id(catalog, text, again):
         ("sm62-debian12", "platform 'debian12' is not known"),
         ("sm62-jetpack-7.0", "CUDA 12.9 is the last"),
         ("sm62.sm62-debian-12", "names 6.2 more than once"),
+        ("9.9/debian-12", "--target entry 1: no GPU of compute capability 9.9"),
+        ("sm62-debian-12,sm72-debian-12", "--target takes one target, and 'sm62-debian-12,sm72"),
+        ("6.2/debian-12 cpu-debian-12", "names 2"),
     ],
 )
 def test_an_id_of_no_target_is_told(catalog, text, words):

@@ -88,7 +88,7 @@ def test_the_users_board_takes_the_place_of_the_shipped_one(load):
 
 
 def test_the_users_part_serves_shipped_platforms_too(load):
-    found = load(PART.replace("torch-mine", "torch-2.7.1-cp311"))
+    found = load(PART.replace("torch-mine", "torch-2.7.1-cp311").replace("2.6.0", "2.7.1"))
     assert found.replaced == ("part torch-2.7.1-cp311",)
     assert found.platform("debian-12").toolchain.torch.part.title == "my own torch"
     assert found.part("torch-2.7.1-cp311").is_users
@@ -131,6 +131,52 @@ WRONG = {
         ("name: mine-1.0", "name: My_Platform"),
         "'My_Platform' does not have the form",
     ),
+    "a number for an arch": (
+        ("archs: [6.2, 8.7]", "archs: [6.2, 7]"),
+        "platforms.0.cuda.archs.1: '7' is not a compute capability",
+    ),
+    "an arch of a board": (("arch: 6.2, kind", "arch: 62, kind"), "'62' is not a compute capabil"),
+    "another ABI": (
+        ("abi: cp311", "abi: cp310"),
+        "13:29: platforms.0.python.abi: Python 3.11 has the ABI cp311",
+    ),
+    "a Python that lost its zero": (
+        ("version: 3.11, abi: cp311", "version: 3.1, abi: cp310"),
+        "no torch is for Python 3.1; did you mean 3.10?",
+    ),
+    "a patch release": (("version: 3.11,", "version: 3.11.2,"), "'3.11.2' is not a release of P"),
+    "a Python that the torch is not for": (
+        ("version: 3.11, abi: cp311", "version: 3.10, abi: cp310"),
+        "part torch-mine is for cp311, and the platform's Python is cp310",
+    ),
+    "another torch": (
+        ("torch: {version: 2.6.0", "torch: {version: 2.7.0"),
+        "part torch-mine is torch 2.6.0, and the platform's is 2.7.0",
+    ),
+    "another glibc": (
+        ("glibc: 2.36", "glibc: 2.31"),
+        "16:42: part sysroot-bookworm has glibc 2.36, and the platform 2.31: name one",
+    ),
+    "another CUDA": (
+        ("cuda: {version: 11.8", "cuda: {version: 12.4"),
+        "part cuda-11.8 is CUDA 11.8, and the platform's is 12.4",
+    ),
+    "a compiler for another machine": (
+        ("compiler: gcc-11", "compiler: gcc-12-x86-64"),
+        "16:17: part gcc-12-x86-64 is for x86_64, and the platform is aarch64",
+    ),
+    "a torch for another machine": (
+        ("machine: aarch64, req", "machine: x86_64, req"),
+        "part torch-mine is for x86_64",
+    ),
+    "a board of another machine": (
+        ("platforms: [mine-1.0]", "platforms: [x86-64-cuda-13.0]"),
+        "x86-64-cuda-13.0 is for x86_64, and My board is aarch64",
+    ),
+    "a Jetson of another machine": (
+        ("kind: jetson", "kind: jetson, machine: x86_64"),
+        "every Jetson is aarch64",
+    ),
     "an arch": (("archs: [6.2, 8.7]", "archs: [6.2.2]"), "'6.2.2' is not a compute capability"),
 }
 
@@ -141,6 +187,25 @@ def test_what_is_wrong_is_named_with_its_place(load, tmp_path, change, said):
         load(ALL.replace(*change, 1))
     assert said in str(caught.value)
     assert f"{tmp_path}/my-boards.yaml:" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (("glibc: 2.36", "glibc: 2.31")),
+        (("torch: {version: 2.6.0", "torch: {version: 2.6.1a0+nv25")),
+        (("cuda: {version: 11.8", "cuda: {version: 11.4")),
+    ],
+    ids=" ".join,
+)
+def test_derived_evidence_allows_what_is_near(load, change):
+    text = ALL.replace("    jetpack: [9.9]", "    jetpack: [9.9]\n    evidence: derived")
+    assert load(text.replace(*change, 1)).platform("mine-1.0").evidence == "derived"
+
+
+def test_a_part_that_a_shipped_platform_contradicts_is_told_at_the_part(load):
+    with pytest.raises(ConfigError, match=r"my-boards\.yaml:2:3: part torch-2.7.1-cp311 is torch"):
+        load(PART.replace("torch-mine", "torch-2.7.1-cp311"))
 
 
 def test_all_problems_are_told_at_once(load):
@@ -188,8 +253,8 @@ def test_the_shipped_data_is_held_to_the_same(tmp_path):
         (folder / entry.name).symlink_to(entry)
     (folder / "boards.yaml").unlink()
     text = (data_dir("toolchains") / "boards.yaml").read_text()
-    (folder / "boards.yaml").write_text(text.replace("[jetpack-4.6]", "[jetpack-4.5]", 1))
-    with pytest.raises(ConfigError, match=r"boards\.yaml:\d+:17: platform 'jetpack-4.5' is not"):
+    (folder / "boards.yaml").write_text(text.replace("jetpack-4.6]", "jetpack-4.5]", 1))
+    with pytest.raises(ConfigError, match=r"boards\.yaml:\d+:43: platform 'jetpack-4.5' is not"):
         Catalog.load(folder)
 
 

@@ -42,8 +42,11 @@ def test_the_users_file_is_the_given_one_or_deploy_yamls(deploy, tmp_path, capsy
 
 
 def test_a_users_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"none\.yaml does not exist"):
+    with pytest.raises(ConfigError, match=r"none\.yaml does not exist") as caught:
         Known(str(tmp_path / "none.yaml")).catalog()
+    assert "name a YAML file" in caught.value.fix
+    with pytest.raises(ConfigError, match=r"--targets-file: .* is a folder"):
+        Known(str(tmp_path)).catalog()
 
 
 def test_an_image_is_a_name_and_all_else_a_path():

@@ -83,11 +83,23 @@ def test_with_neither_the_user_is_told_what_to_write(catalog):
     assert "--arch 6.2" in caught.value.fix
 
 
-@pytest.mark.parametrize("options", [{"platform": "debian-12"}, {"fat": True}, {"jetpack": "6.2"}])
+@pytest.mark.parametrize("options", [{"platform": "debian-12"}, {"fat": True}, {"jetpack": "5.1"}])
 def test_options_of_an_arch_need_one(catalog, deploy, options):
     with pytest.raises(ConfigError, match="go with --arch") as caught:
         ask(catalog, deploy=deploy, **options)
     assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("options", "target"),
+    [
+        ({"jetpack": "6.2"}, "sm87-jetpack-6.2"),
+        ({"jetpack": "r38.4.0"}, "sm110-jetpack-7.0"),
+        ({"platform": "jetpack-6.0", "fat": True}, "sm87-jetpack-6.0"),
+    ],
+)
+def test_a_platform_of_one_arch_needs_none(catalog, deploy, options, target):
+    assert ask(catalog, deploy=deploy, **options) == [target]
 
 
 def test_an_empty_arch_is_not_the_same_as_none(catalog, deploy):
@@ -164,7 +176,7 @@ def test_archs_of_the_environment_come_after_all_that_was_asked_for(
 
 def test_a_wrong_list_in_the_environment_is_an_error(catalog, monkeypatch, capsys):
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "Pascal")
-    with pytest.raises(ConfigError, match="'Pascal' is not a compute capability"):
+    with pytest.raises(ConfigError, match=r"^TORCH_CUDA_ARCH_LIST entry 1: 'Pascal' is not a comp"):
         ask(catalog)
     assert "TORCH_CUDA_ARCH_LIST=Pascal" in capsys.readouterr().err
 

@@ -215,6 +215,14 @@ def test_a_build_without_device_code_is_planned_without_it(call, project):
     assert code == 0
     (row,) = json.loads(out)["plan"]
     assert (row["target"], row["arch_list"]) == ("cpu-jetpack-4.6", "")
+    out = call("build", "--cpu-only", "--jetpack", "4.6", "--dry")[1]
+    assert " with no device code, torch 1.10.0, Python 3.6 -> " in out
+
+
+def test_a_plan_warns_as_the_build_would(call, project):
+    err = call("build", "--arch", "6.2", "--dry")[2]
+    assert "for emulation and CI" in err
+    assert "Jetson TX2 (6.2) itself runs JetPack 4.6" in err
 
 
 def test_a_plan_takes_archs_of_the_environment_and_says_so(call, project, monkeypatch):
@@ -302,6 +310,16 @@ def test_the_targets_are_listed_for_people_and_machines(call, project, monkeypat
     assert row["jetpack"] == ["6.1", "6.2", "6.2.1", "6.2.2"]
     assert (row["evidence"], row["parts_ready"]) == ("derived", False)
     assert row["boards"] == ["orin"]
+    assert row["own_parts_needed"] == []
+    assert row["facts"]["cuda"] == {
+        "source": "OE4T/meta-tegra recipes of the r36.4 and r36.5 branches",
+        "verified": False,
+    }
+    assert set(row["facts"]) == {"cuda", "torch", "python", "glibc"}
+    row = next(row for row in json.loads(out)["platforms"] if row["platform"] == "jetpack-4.2")
+    assert (row["own_parts_needed"], row["parts_ready"]) == (["cuda", "torch"], False)
+    row = next(row for row in json.loads(out)["platforms"] if row["platform"] == "x86-64-cuda-13.0")
+    assert row["archs"]["9.0"] == ["H100 and H200"]
     assert (row["machine"], row["cxx11_abi"]) == ("aarch64", True)
     boards = {one["name"]: one for one in json.loads(out)["boards"]}
     assert boards["orin"]["platforms"][0] == "jetpack-5.1"
@@ -312,6 +330,10 @@ def test_the_targets_are_listed_for_people_and_machines(call, project, monkeypat
     below = {line.split()[0]: after for line, after in pairwise(lines) if line[0] != " "}
     assert "6.2 tx2" in below["debian-12"]
     assert below["jetpack-4.6"] == "    5.3 nano/tx1, 6.2 tx2, 7.2 xavier"
+    verified = {line.split()[0]: line.split("  ")[-1] for line in lines if line[0] != " "}
+    assert verified["debian-12"] == "all"
+    assert verified["debian-13"].strip() == "torch, python, glibc"
+    assert verified["jetpack-6.2"].strip() == "none"
     assert below["jetpack-7.0"] == "    11.0 thor"
     assert below["jetpack-7.2"] == "    8.7 orin, 11.0 thor"
     assert "    --cuda-home: CUDA 10.2 for x86-64" in out
