@@ -101,7 +101,7 @@ def _assemble(
     own: OwnSupply,
 ) -> dict[str, Any]:
     store = Store(default_root())
-    own_parts = own.of(target.platform)
+    own_parts = own.of(target)
     report = pipeline.check(wheel, target, store, own_parts)
     if report.outcome != "pass":
         console.text(render(report))
@@ -203,7 +203,7 @@ def smoke(
             wheel=path,
             command=deployment.image.smoke,
             client=client,
-            toolchain=prepare(target, store, own.of(target.platform)),
+            toolchain=prepare(target, store, own.of(target)),
             store=store,
         )
     console.emit_json(answers if json or len(answers) > 1 else next(iter(answers.values())))

@@ -128,7 +128,7 @@ def _print_plan(
     store = Store(default_root())
     rows = []
     for target in targets:
-        parts = own.of(target.platform)
+        parts = own.of(target)
         plan(target, parts)  # raises where a part is missing
         examine(parts, target.platform)
         row = {
@@ -149,7 +149,7 @@ def _print_plan(
         return
     for target, row in zip(targets, rows, strict=True):
         ready = "toolchain is ready" if row["toolchain_ready"] else "toolchain will be downloaded"
-        own_names = ", ".join(own.of(target.platform).named)
+        own_names = ", ".join(own.of(target).named)
         ready += f", with your own {own_names}" if own_names else ""
         console.emit(
             f"{row['target']}: {row['project']} with TORCH_CUDA_ARCH_LIST={row['arch_list']}, "
@@ -236,7 +236,7 @@ def check(
     for path in map(Path, wheels):
         try:
             target = pipeline.target_of(path, catalog, named)
-            reports.append(pipeline.check(path, target, store, own.of(target.platform)))
+            reports.append(pipeline.check(path, target, store, own.of(target)))
         except (CheckError, ConfigError) as error:
             if len(wheels) == 1:
                 raise
