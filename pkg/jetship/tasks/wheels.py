@@ -6,6 +6,7 @@ from typing import Any
 from invoke.context import Context
 
 from jetship import console, pipeline
+from jetship.build.api import said_of_code
 from jetship.build.project import Project
 from jetship.check.api import render
 from jetship.check.findings import Report
@@ -76,10 +77,10 @@ def build(
     store = Store(default_root())
     opened, settings = project_of(catalog, project, deploy, store)
     own = given.supply(catalog, deploy)
+    _announce(catalog, targets)
     if dry:
         _print_plan(targets, opened, own, json=json)
         return
-    _announce(catalog, targets)
     request = pipeline.Request(opened, Path(dist), own, settings, rebuild, verify)
     results = pipeline.produce(request, targets, store)
     if json:
@@ -129,14 +130,18 @@ def _print_plan(
     rows = []
     for target in targets:
         parts = own.of(target)
-        plan(target, parts)  # raises where a part is missing
-        examine(parts, target.platform)
+        toolkit = plan(target, parts).cuda  # raises where a part is missing
+        given = examine(parts, target.platform)
+        nvcc = toolkit.part.version if toolkit else ""
+        if "cuda" in given:
+            nvcc = given["cuda"].cuda_version
         row = {
             "target": target.id,
             "project": project.title,
             "arch_list": target.arch_list,
             "platform": target.platform.name,
             "cuda": target.platform.cuda.version,
+            "nvcc": nvcc if target.code else None,
             "torch": target.platform.torch.version,
             "python": target.platform.python.version,
             "local_version": target.local_version,
@@ -152,8 +157,8 @@ def _print_plan(
         own_names = ", ".join(own.of(target).named)
         ready += f", with your own {own_names}" if own_names else ""
         console.emit(
-            f"{row['target']}: {row['project']} with TORCH_CUDA_ARCH_LIST={row['arch_list']}, "
-            f"CUDA {row['cuda']}, torch {row['torch']}, Python {row['python']} -> "
+            f"{row['target']}: {row['project']}, {said_of_code(target, str(row['nvcc']))}, "
+            f"for CUDA {row['cuda']}, torch {row['torch']}, Python {row['python']} -> "
             f"+{row['local_version']} ({ready})"
         )
 
@@ -185,6 +190,7 @@ def _print_wheels(results: list[Produced]) -> None:
             built = "unchanged" if result.wheel.cache is None else "built"
             console.note(
                 f"{size:.0f} KiB, {built} in {result.wheel.seconds:.0f} s; check passed"
+                + (" on derived evidence" if result.report.is_derived else "")
                 + (f", {accepted} findings accepted for this platform only" if accepted else "")
                 + f" (`invoke check {result.wheel.path}` shows all)"
             )

@@ -81,7 +81,7 @@ class OwnSupply:
     by_platform: Mapping[str, OwnParts] = field(default_factory=dict)
 
     def of(self, target: Target) -> OwnParts:
-        """Return the parts for a target; one without device code needs no CUDA of its platform's."""
+        """Return the parts for a target; one without device code needs no CUDA."""
         row = self.by_platform.get(target.platform.name, NOTHING_OWN)
         return self.given.over(row if target.code else replace(row, cuda_home=None))
 
