@@ -74,10 +74,13 @@ def image(
     """
     catalog = known.catalog(deploy)
     targets = targets_of(catalog, asked, deploy=deploy)
-    chosen = [(target, wheel_for(target, given=wheel, dist=dist)) for target in targets]
+    own = given.supply(catalog, deploy)
+    chosen = [
+        (target, wheel_for(target, given=wheel, dist=dist, own=own.of(target)))
+        for target in targets
+    ]
     deployment = _deployment(catalog, deploy)
     client = connect()
-    own = given.supply(catalog, deploy)
     settings: dict[str, Any] = {"client": client, "base": base, "own": own}
     rows = [_assemble(catalog, target, path, deployment, **settings) for target, path in chosen]
     if json:
@@ -196,7 +199,7 @@ def smoke(
     own = Given().supply(catalog, deploy)
     answers = {}
     for target in targets:
-        path = wheel_for(target, given=wheel, dist=dist)
+        path = wheel_for(target, given=wheel, dist=dist, own=own.of(target))
         answers[target.id] = run_smoke(
             target=target,
             image=_image_of(path, target, deployment, client),

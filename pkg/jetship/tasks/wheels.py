@@ -5,7 +5,7 @@ from typing import Any
 
 from invoke.context import Context
 
-from jetship import console, pipeline
+from jetship import console, hints, pipeline
 from jetship.build.api import said_of_code
 from jetship.build.project import Project
 from jetship.check.api import render
@@ -252,7 +252,8 @@ def check(
         console.emit_json({"reports": [report.to_json() for report in reports], "errors": rows})
     else:
         shown = [render(report) for report in reports]
-        console.emit("\n\n".join([*shown, *(f"{path}: {error}" for path, error in unread)]))
+        told = "\n\n".join([*shown, *(f"{path}: {error}" for path, error in unread)])
+        console.emit(hints.spoken(told))
     rejected = sum(report.outcome != "pass" for report in reports) + len(unread)
     if rejected:
         failed = CheckError(

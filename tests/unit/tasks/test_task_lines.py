@@ -468,3 +468,30 @@ def test_pins_renews_the_parts_whose_lock_file_does_not_fit(call, project, monke
     code, out, err = call("pins", "--targets-file", "boards.yaml")
     assert code == 0
     assert "+    install: [libc6-dev, zlib1g-dev]" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["build", "--archs", "6.2"], ["--archs is no option of build", "did you mean --arch?"]),
+        (["biuld"], ["'biuld' is no task", "did you mean build?"]),
+        (["--lst"], ["--lst is no option", "did you mean --list?"]),
+        (["build", "--arch"], ["--arch"]),
+    ],
+)
+def test_a_command_line_that_cannot_be_read_says_what_was_meant(call, words, said):
+    code, out, err = call(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert all(text in err for text in said)
+
+
+def test_run_takes_the_tasks_of_its_repository_and_names_itself():
+    words = [sys.executable, "-m", "jetship.tasks", "./run", "--search-root", str(ROOT)]
+    done = proc.run([*words, "lnt"])
+    assert done.status == 2
+    assert "did you mean lint?" in done.stderr
+    done = proc.run([*words, "build", "--target", "tx2"])
+    assert done.status == 2
+    assert "invoke" not in done.stderr
+    assert "./run check" in proc.run([*words, "check", "--help"]).stdout
