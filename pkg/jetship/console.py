@@ -12,6 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from jetship.hints import spoken
+
 # Without emoji: rich would make a picture of the line number in "deploy.yaml:100:5".
 stderr = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 stdout = Console(highlight=False, emoji=False)
@@ -60,7 +62,7 @@ def note(message: str) -> None:
 
 
 def _said(message: str) -> str:
-    speaker = _speaker.get()
+    speaker, message = _speaker.get(), spoken(message)
     return f"{speaker}: {message}" if speaker else message
 
 
@@ -82,7 +84,7 @@ def debug(message: str) -> None:
 
 def text(lines: str) -> None:
     """Show a text as it is, line by line."""
-    stderr.print(Text(lines))
+    stderr.print(Text(spoken(lines)))
 
 
 def emit_json(document: Any) -> None:

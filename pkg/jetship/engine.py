@@ -1,6 +1,7 @@
 """The connection to the Docker engine, and its errors in jetship's words."""
 
 import contextlib
+import difflib
 import os
 import socket
 from collections.abc import Iterator
@@ -9,8 +10,9 @@ import docker
 import docker.errors
 import requests
 from docker.context import ContextAPI
+from docker.models.images import Image
 
-from jetship.errors import ImageError, ToolMissingError
+from jetship.errors import ConfigError, ImageError, ToolMissingError
 
 # How images name what the kernel calls the machine: architecture, variant.
 OCI_NAMES = {"aarch64": ("arm64", "v8"), "x86_64": ("amd64", "")}
@@ -86,6 +88,33 @@ def architecture_of(client: docker.DockerClient, image: str) -> str | None:
             return str(client.images.get(image).attrs["Architecture"])
         except docker.errors.ImageNotFound:
             return None
+
+
+def named_image(client: docker.DockerClient, name: str, machine: str) -> Image:
+    """Return an image that the user named; it has to be there, and for the machine.
+
+    Raises:
+        ConfigError: the engine lacks it, or has it for another machine.
+        ImageError: the engine fails.
+    """
+    with engine_errors(f"looking for {name}"):
+        try:
+            image = client.images.get(name)
+        except docker.errors.ImageNotFound as error:
+            known = [tag for one in client.images.list() for tag in one.tags]
+            close = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+            raise ConfigError(
+                f"the engine has no image {name}",
+                fix=(f"did you mean {' or '.join(close)}? " if close else "")
+                + f"`docker pull {name}` gets it, where a registry has it",
+            ) from error
+    wanted, found = OCI_NAMES[machine][0], image.attrs.get("Architecture")
+    if found != wanted:
+        raise ConfigError(
+            f"the image {name} is for {found}, and the target is {wanted}",
+            fix=f"pull it with `docker pull --platform linux/{wanted} {name}`",
+        )
+    return image
 
 
 def label_of(client: docker.DockerClient, image: str, label: str) -> str | None:

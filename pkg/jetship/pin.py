@@ -24,11 +24,15 @@ class PinnedTool(Strict):
 
 
 class PinnedTorch(Strict):
-    """The PyTorch build that the extension was compiled against."""
+    """The PyTorch of the target, and the release whose headers the extension was compiled with.
+
+    Records of earlier jetships do not have `headers`.
+    """
 
     version: str
     cuda: str | None
     cxx11_abi: bool
+    headers: str | None = None
 
 
 class PinnedCode(Strict):
@@ -40,10 +44,14 @@ class PinnedCode(Strict):
 
 
 class PinnedCuda(Strict):
-    """The toolkit that compiled the device code, and what it made."""
+    """The CUDA of the target, the release of the nvcc that compiled, and what it made.
+
+    `nvcc` is None where there was none, and in records of earlier jetships.
+    """
 
     version: str
     code: tuple[PinnedCode, ...]
+    nvcc: str | None = None
 
 
 class PinnedPython(Strict):

@@ -97,7 +97,7 @@ def produce(request: Request, targets: Sequence[Target], store: Store) -> list[P
 def _produce(request: Request, target: Target, store: Store, shown: Board, jobs: int) -> Produced:
     shown.doing(target.id, "toolchain")
     project, dist = request.project, request.dist
-    toolchain = toolchain_for(project, target, store, request.own.of(target.platform))
+    toolchain = toolchain_for(project, target, store, request.own.of(target))
     with _only_build(project, target, store, dist), _staging(dist) as staging:
         shown.doing(target.id, "builds")
         order = Order(project, target, toolchain, request.settings, jobs)

@@ -228,7 +228,7 @@ def test_dry_says_what_would_be_built(nothing):
     words, variables = nothing
     done = invoke("build", "--arch", "6.2;7.2+PTX", "--fat", "--dry", *words, **variables)
     (line,) = done.good().stdout.splitlines()
-    assert line.startswith("sm62.sm72ptx-debian-12: csrc with TORCH_CUDA_ARCH_LIST=6.2;7.2+PTX")
+    assert line.startswith("sm62.sm72ptx-debian-12: csrc, TORCH_CUDA_ARCH_LIST=6.2;7.2+PTX, nvcc")
     assert "toolchain will be downloaded" in line
 
 

@@ -21,8 +21,10 @@ PIN = Pin(
     platform="debian-12",
     platform_kind="emulation",
     machine="aarch64",
-    torch=PinnedTorch(version="2.7.1", cuda=None, cxx11_abi=True),
-    cuda=PinnedCuda(version="11.8", code=(PinnedCode(arch="6.2", sass=True, ptx=False),)),
+    torch=PinnedTorch(version="2.7.1", cuda=None, cxx11_abi=True, headers="2.7.1+cpu"),
+    cuda=PinnedCuda(
+        version="11.8", code=(PinnedCode(arch="6.2", sass=True, ptx=False),), nvcc="11.8"
+    ),
     python=PinnedPython(interpreter="cp311", abi="cp311"),
     glibc_floor="2.17",
 )
@@ -46,8 +48,22 @@ def test_a_record_is_json_that_other_tools_can_read():
     assert data.endswith(b"}\n")
     record = json.loads(data)
     assert record["schema_version"] == 1
-    assert record["torch"] == {"version": "2.7.1", "cuda": None, "cxx11_abi": True}
+    assert record["torch"] == {
+        "version": "2.7.1",
+        "cuda": None,
+        "cxx11_abi": True,
+        "headers": "2.7.1+cpu",
+    }
+    assert record["cuda"]["nvcc"] == "11.8"
     assert record["cuda"]["code"] == [{"arch": "6.2", "sass": True, "ptx": False}]
+
+
+def test_a_record_of_before_nvcc_and_headers_were_recorded_is_read():
+    record = json.loads(PIN.to_json())
+    del record["cuda"]["nvcc"], record["torch"]["headers"]
+    found = Pin.from_json(json.dumps(record).encode())
+    assert (found.cuda.nvcc, found.torch.headers) == (None, None)
+    assert found.torch.version == PIN.torch.version
 
 
 def test_a_record_cannot_be_changed():

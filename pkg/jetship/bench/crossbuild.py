@@ -22,6 +22,7 @@ from jetship.errors import BuildError, ConfigError
 from jetship.image.base import base_image
 from jetship.store import Store
 from jetship.targets.model import Platform, Target
+from jetship.toolchain.lock import require_fitting
 from jetship.toolchain.model import Toolchain
 from jetship.toolchain.sources import make_part
 
@@ -81,6 +82,7 @@ def _image(platform: Platform, store: Store, client: docker.DockerClient) -> str
             fix="take one whose file under toolchains/platforms names an `emulated` part, such "
             "as debian-12",
         )
+    require_fitting(part)
     made = make_part(part, store).path
     return base_image(
         platform=platform,

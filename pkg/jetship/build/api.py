@@ -12,9 +12,10 @@ from jetship.build import compilercache, environment, isolated
 from jetship.build.compilercache import CacheUse
 from jetship.build.environment import CrossEnvironment
 from jetship.build.fingerprint import fingerprint
-from jetship.build.finish import finish
+from jetship.build.finish import CompiledWith, finish
 from jetship.build.isolated import Limits, Seen
 from jetship.build.project import Project
+from jetship.build.torchfacts import release_of
 from jetship.build.wheelfile import Wheel
 from jetship.errors import BuildError
 from jetship.store import Store, disk_errors, sha256_of
@@ -190,7 +191,7 @@ def build_once(order: Order, *, store: Store, log: Path) -> tuple[Wheel, CacheUs
         cache = compilercache.cache_use(cached)
         if cache.hits:
             console.note(str(cache))
-        return finish(Wheel.read(built), order.target, project), cache
+        return finish(Wheel.read(built), order.target, project, _compiled(order)), cache
 
 
 def _extra(order: Order, store: Store, log: Path) -> dict[str, str]:
@@ -229,11 +230,18 @@ def _run_before(order: Order, cross: CrossEnvironment, sources: Path, log: Path)
             )
 
 
+def _compiled(order: Order) -> CompiledWith:
+    nvcc = order.toolchain.cuda_version if order.target.code else ""
+    return CompiledWith(nvcc or None, release_of(order.toolchain))
+
+
 def _said(order: Order) -> str:
     jobs = f"{order.jobs} job{'s' if order.jobs > 1 else ''} at once"
-    if not order.target.code:
-        return f"without CUDA, {jobs}"
-    return (
-        f"TORCH_CUDA_ARCH_LIST={order.target.arch_list}, "
-        f"nvcc {order.toolchain.cuda_version}, {jobs}"
-    )
+    return f"{said_of_code(order.target, order.toolchain.cuda_version)}, {jobs}"
+
+
+def said_of_code(target: Target, nvcc: str) -> str:
+    """Return what device code a target gets, and of which nvcc, in the words of all messages."""
+    if not target.code:
+        return "without CUDA"
+    return f"TORCH_CUDA_ARCH_LIST={target.arch_list}, nvcc {nvcc}"

@@ -1,5 +1,6 @@
 """From a setuptools wheel to a wheel that is bound to its target: tags, version, pins, guard."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -28,7 +29,18 @@ GUARD = Path(__file__).parent / "guard.py"
 GUARD_NAME = "_jetship_guard.py"
 
 
-def finish(built: Wheel, target: Target, project: Project) -> Wheel:
+@dataclass(frozen=True)
+class CompiledWith:
+    """The release of nvcc, and of the torch whose headers were at hand; None where there was none.
+
+    Either may be older or another build than what the target has.
+    """
+
+    nvcc: str | None = None
+    torch_headers: str | None = None
+
+
+def finish(built: Wheel, target: Target, project: Project, compiled: CompiledWith) -> Wheel:
     """Return the wheel with its target's tags and label, torch pin, pin record and guard.
 
     Raises:
@@ -46,7 +58,8 @@ def finish(built: Wheel, target: Target, project: Project) -> Wheel:
                 fix="name a package that the wheel brings, or remove the line",
             )
         wheel = wheel.with_member(f"{project.import_guard}/{GUARD_NAME}", GUARD.read_bytes())
-    return wheel.with_member(f"{wheel.dist_info}/{PIN_FILE}", pin_of(wheel, target).to_json())
+    record = pin_of(wheel, target, compiled).to_json()
+    return wheel.with_member(f"{wheel.dist_info}/{PIN_FILE}", record)
 
 
 def target_tags(built: frozenset[Tag], target: Target) -> frozenset[Tag]:
@@ -95,7 +108,7 @@ def _pin_torch(wheel: Wheel, target: Target) -> Wheel:
     return wheel.with_metadata(metadata)
 
 
-def pin_of(wheel: Wheel, target: Target) -> Pin:
+def pin_of(wheel: Wheel, target: Target, compiled: CompiledWith) -> Pin:
     """Return the pin record of a finished wheel."""
     platform = target.platform
     tag = min(wheel.tags, key=str)
@@ -110,10 +123,12 @@ def pin_of(wheel: Wheel, target: Target) -> Pin:
             version=platform.torch.version,
             cuda=platform.torch.cuda,
             cxx11_abi=platform.torch.cxx11_abi,
+            headers=compiled.torch_headers,
         ),
         cuda=PinnedCuda(
             version=platform.cuda.version,
             code=_pinned_code(libraries),
+            nvcc=compiled.nvcc,
         ),
         python=PinnedPython(interpreter=tag.interpreter, abi=tag.abi),
         glibc_floor=max(

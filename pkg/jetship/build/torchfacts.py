@@ -38,6 +38,11 @@ def torch_facts(toolchain: Toolchain, target: Target) -> dict[str, object]:
     }
 
 
+def release_of(toolchain: Toolchain) -> str:
+    """Return the version that the torch in a toolchain gives itself."""
+    return str(runpy.run_path(str(toolchain.torch / "version.py"))["__version__"])
+
+
 def _version_facts(toolchain: Toolchain, own: Mapping[str, object]) -> dict[str, object]:
     """Return the version that the target's torch gives itself.
 

@@ -28,6 +28,10 @@ RULES: tuple[Rule, ...] = (
 )
 
 _SHOWN = 8
+_DERIVED = (
+    "[derived]: proved with upstream's build of the same release, not with the device's own "
+    "libraries; --image, or --sysroot and --torch-wheel, name those"
+)
 _MARKS = {"fail": "FAIL", "unknown": "????"}
 
 
@@ -61,7 +65,8 @@ def with_cxx_names(findings: tuple[Finding, ...], demangler: Path | None) -> tup
 
 def render(report: Report) -> str:
     """Return the report as text: what blocks first, a sentence each; what passed in a line."""
-    lines = [f"{report.wheel} for {report.target}: {report.outcome}"]
+    derived = " [derived]" if report.is_derived and report.outcome == "pass" else ""
+    lines = [f"{report.wheel} for {report.target}: {report.outcome}{derived}"]
     failed = [finding for finding in report.findings if finding.outcome == "fail"]
     unknown = [finding for finding in report.findings if finding.outcome == "unknown"]
     for finding in (*failed, *sorted(unknown, key=lambda item: not item.blocks)):
@@ -69,6 +74,8 @@ def render(report: Report) -> str:
     passed = [finding for finding in report.findings if finding.outcome == "pass"]
     for rule in dict.fromkeys(finding.rule for finding in passed):
         lines += _passes([finding for finding in passed if finding.rule == rule])
+    if report.is_derived:
+        lines.append(_DERIVED)
     return "\n".join(lines)
 
 

@@ -58,6 +58,11 @@ class Report:
             return "unknown"
         return "pass"
 
+    @property
+    def is_derived(self) -> bool:
+        """Whether something was proved with another build than the device's own."""
+        return any(finding.grade == "derived" for finding in self.findings)
+
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON document; report.schema.json describes it."""
         return {

@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from jetship.check.facts import Facts
 from jetship.check.findings import Finding, Grade
@@ -155,8 +155,9 @@ def libraries(facts: Facts) -> Iterator[Finding]:
     for member, file in facts.loadable:
         known = facts.libraries.libraries
         astray = [name for name in file.needed if _astray(name, member, file, facts)]
-        yield from _other_cuda(member.name, file.needed, facts)
-        absent = [name for name in file.needed if name not in known]
+        others = other_runtimes(file.needed, facts.platform)
+        yield from _other_cuda(member.name, others, facts)
+        absent = [name for name in file.needed if name not in known and name not in others]
         whys = {name: facts.platform.accepts_unknown(name) for name in absent}
         for why in dict.fromkeys(whys.values()):
             names = [name for name in absent if whys[name] == why]
@@ -165,20 +166,25 @@ def libraries(facts: Facts) -> Iterator[Finding]:
             reason = f"no RPATH of it leads to {', '.join(astray)}, which the wheel brings along"
             fix = "link it with -Wl,-rpath,'$ORIGIN/<the way to that folder>'"
             yield Finding("libraries", "unknown", member.name, reason, tuple(astray), fix)
-        if not absent and not astray:
+        if not absent and not astray and not others:
             reason = f"libraries that it needs: {len(file.needed)}, all on the target or brought"
             yield Finding("libraries", "pass", member.name, reason, file.needed, grade="exact")
 
 
-def _other_cuda(subject: str, needed: tuple[str, ...], facts: Facts) -> Iterator[Finding]:
-    """Find the runtime of another CUDA, whatever a toolkit at hand may have."""
+def other_runtimes(needed: Iterable[str], platform: Platform) -> tuple[str, ...]:
+    """Return those of the names that are the runtime of another CUDA than the platform's."""
+    have = platform.cuda.runtime_soname
+    return tuple(name for name in needed if name.startswith("libcudart.so.") and name != have)
+
+
+def _other_cuda(subject: str, names: Iterable[str], facts: Facts) -> Iterator[Finding]:
+    """Refuse the runtime of another CUDA, whatever a toolkit at hand may have."""
     cuda = facts.platform.cuda
-    for name in needed:
-        if name.startswith("libcudart.so.") and name != cuda.runtime_soname:
-            reason = f"it needs {name}, and CUDA {cuda.version} of the target has "
-            reason += cuda.runtime_soname
-            fix = f"build it with a toolkit of CUDA {cuda.version}"
-            yield Finding("libraries", "fail", subject, reason, (name,), fix)
+    for name in names:
+        reason = f"it needs {name}, and CUDA {cuda.version} of the target has "
+        reason += cuda.runtime_soname
+        fix = f"build it with a toolkit of CUDA {cuda.version}"
+        yield Finding("libraries", "fail", subject, reason, (name,), fix)
 
 
 def _astray(name: str, member: Member, file: ElfFile, facts: Facts) -> bool:

@@ -1,12 +1,13 @@
 """The rule about symbols: whether the target's loader finds each one that a file leaves open."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jetship.check import mangled
 from jetship.check.facts import Facts
 from jetship.check.findings import Finding, Grade
 from jetship.check.libraries import Library, Scope
+from jetship.check.rules_elf import other_runtimes
 from jetship.elf import Undefined
 
 # Which of torch's CUDA libraries defines the names that begin so.
@@ -47,6 +48,12 @@ def symbols(facts: Facts) -> Iterator[Finding]:
     for member, file in facts.loadable:
         scope = facts.libraries.scope(file)
         wanted = [s for s in file.undefined if s.referenced and not s.weak]
+        # The rule about libraries has refused these: what they define is no question of its own.
+        refused = {*other_runtimes(file.needed, facts.platform)} & {*scope.untabled}
+        if refused:
+            rest = tuple(name for name in scope.untabled if name not in refused)
+            scope = replace(scope, untabled=rest)
+            wanted = [s for s in wanted if not _is_of(s, refused)]
         owners = [(symbol, scope.find(symbol)) for symbol in wanted]
         opens = [_classify(symbol, scope, facts) for symbol, owner in owners if owner is None]
         found = [owner for _, owner in owners if owner is not None]
@@ -57,6 +64,11 @@ def symbols(facts: Facts) -> Iterator[Finding]:
             rows = [row for row in opens if row.kind == kind]
             if rows:
                 yield _finding(member.name, kind, rows, scope, facts)
+
+
+def _is_of(symbol: Undefined, runtimes: set[str]) -> bool:
+    """Return whether a symbol is CUDA's runtime's: those names begin so, and no other's do."""
+    return symbol.library in runtimes or symbol.name.startswith(("cuda", "__cuda"))
 
 
 def _grade(found: list[Library]) -> Grade:

@@ -198,7 +198,12 @@ def pin(facts: Facts) -> Iterator[Finding]:
         reason = f"no {PIN_FILE}: not built by jetship, so the other rules have to tell"
         yield Finding("pin", "pass", subject, reason)
     else:
-        yield Finding("pin", "pass", subject, f"built for {facts.wheel.pin.target}")
+        built = facts.wheel.pin.target
+        same = built == facts.target.id
+        reason = f"built for {built}" + (
+            "" if same else f", which is {facts.platform.name} as well; device-code tells the rest"
+        )
+        yield Finding("pin", "pass", subject, reason)
 
 
 def _pin_problems(pin: Pin, facts: Facts) -> Iterator[str]:

@@ -64,7 +64,7 @@ def bench(
         console.note(f"of the targets, {target.id} is measured")
     store = Store(default_root())
     opened, settings = project_of(catalog, project, deploy, store)
-    own = given.supply(catalog, deploy).of(target.platform)
+    own = given.supply(catalog, deploy).of(target)
     toolchain = toolchain_for(opened, target, store, own)
     order = Order(opened, target, toolchain, settings, max_jobs())
     client = connect()

@@ -10,7 +10,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, cast
 
@@ -18,7 +17,7 @@ from invoke.exceptions import Exit
 from invoke.parser.argument import Argument
 from invoke.tasks import Task, task
 
-from jetship import console
+from jetship import console, hints
 from jetship.errors import INTERRUPTED_EXIT_CODE, ConfigError, JetshipError
 
 # One letter means one thing in every task; invoke's own choice differs from task to task.
@@ -72,6 +71,7 @@ def command(
                 _refuse_empty(kwargs, known)
                 # What was not given has the function's own default.
                 kwargs = {name: value for name, value in kwargs.items() if value is not None}
+                hints.carry(kwargs)
                 for parameter, kind in grouped.items():
                     names = [field.name for field in dataclasses.fields(kind)]
                     given = {name: kwargs.pop(name) for name in names if name in kwargs}
@@ -92,6 +92,7 @@ def command(
                 console.error("interrupted; nothing half-written is left")
                 raise Exit(code=INTERRUPTED_EXIT_CODE) from None
 
+        guarded.__doc__ = hints.spoken(function.__doc__ or "")
         guarded.__signature__ = _expanded(function, grouped)  # type: ignore[attr-defined]
         if paths:
             options.update(klass=_PathsTask, positional=[paths])
@@ -173,16 +174,12 @@ def _of_the_system(error: OSError) -> ConfigError:
     )
 
 
-def _spoken(text: str) -> str:
-    """Return the text with this program's own name: `jetship build`, or `invoke build`."""
-    name = "jetship" if Path(sys.argv[0]).name == "jetship" else "invoke"
-    return re.sub(r"\binvoke (?=[a-z])", f"{name} ", text)
-
-
 def _leave(error: JetshipError, *, as_json: bool) -> NoReturn:
-    console.error(_spoken(str(error)))
+    console.error(str(error))
     if as_json:
-        console.emit_json({"error": error.to_json()})
+        row = error.to_json()
+        texts = {name: hints.spoken(text) for name, text in row.items() if isinstance(text, str)}
+        console.emit_json({"error": row | texts})
     raise Exit(code=error.exit_code) from None
 
 

@@ -75,10 +75,13 @@ def image(
     """
     catalog = known.catalog(deploy)
     targets = targets_of(catalog, asked, deploy=deploy)
-    chosen = [(target, wheel_for(target, given=wheel, dist=dist)) for target in targets]
+    own = given.supply(catalog, deploy)
+    chosen = [
+        (target, wheel_for(target, given=wheel, dist=dist, own=own.of(target)))
+        for target in targets
+    ]
     deployment = _deployment(catalog, deploy)
     client = connect()
-    own = given.supply(catalog, deploy)
     settings: dict[str, Any] = {"client": client, "base": base, "own": own}
     rows = [_assemble(catalog, target, path, deployment, **settings) for target, path in chosen]
     if json:
@@ -102,7 +105,7 @@ def _assemble(
     own: OwnSupply,
 ) -> dict[str, Any]:
     store = Store(default_root())
-    own_parts = own.of(target.platform)
+    own_parts = own.of(target)
     report = pipeline.check(wheel, target, store, own_parts)
     if report.outcome != "pass":
         console.text(render(report))
@@ -197,14 +200,14 @@ def smoke(
     own = Given().supply(catalog, deploy)
     answers = {}
     for target in targets:
-        path = wheel_for(target, given=wheel, dist=dist)
+        path = wheel_for(target, given=wheel, dist=dist, own=own.of(target))
         answers[target.id] = run_smoke(
             target=target,
             image=_image_of(path, target, deployment, client),
             wheel=path,
             command=deployment.image.smoke,
             client=client,
-            toolchain=prepare(target, store, own.of(target.platform)),
+            toolchain=prepare(target, store, own.of(target)),
             store=store,
         )
     console.emit_json(answers if json or len(answers) > 1 else next(iter(answers.values())))

@@ -17,7 +17,7 @@ from jetship.targets.model import Board, Platform
 from jetship.targets.parts import NamedPart
 from jetship.tasks.command import Reported, command
 from jetship.tasks.request import JSON_HELP, Known
-from jetship.toolchain.lock import lock_path, write_lock
+from jetship.toolchain.lock import fits, lock_path, write_lock
 from jetship.toolchain.sources import has_part, lock_part
 
 
@@ -184,7 +184,7 @@ def doctor(_: Context, *, fix: bool = False, json: bool = False) -> None:
 
 @command(
     records={"known": Known},
-    help={"part": "the name of a part (default: those without a lock file)"},
+    help={"part": "the name of a part (default: those whose lock file is missing or does not fit)"},
 )
 def pins(_: Context, *, known: Known, part: str = "") -> None:
     """Resolve a part's downloads anew, write their versions and digests, and show the change.
@@ -196,13 +196,13 @@ def pins(_: Context, *, known: Known, part: str = "") -> None:
         invoke pins --targets-file my-boards.yaml
     """
     catalog = known.catalog()
-    chosen = [catalog.part(part)] if part else _without_lock(catalog)
+    chosen = [catalog.part(part)] if part else _unlocked(catalog)
     if not chosen:
-        console.note("every part has a lock file; name one with --part to renew it")
+        console.note("every part has a lock file that fits; name one with --part to renew it")
     for named in chosen:
         path = lock_path(named.name, named.folder)
         before = path.read_text() if path.exists() else ""
-        lock = lock_part(named, Store(default_root()))
+        lock = lock_part(named, Store(default_root())).asked_by(named.part)
         described_in = named.file.name if named.is_users else ""
         write_lock(named.name, lock, named.folder, described_in=described_in)
         shown = difflib.unified_diff(
@@ -216,9 +216,5 @@ def pins(_: Context, *, known: Known, part: str = "") -> None:
         console.emit("\n".join(shown) or f"{path}: nothing has changed")
 
 
-def _without_lock(catalog: Catalog) -> list[NamedPart]:
-    return [
-        named
-        for named in catalog.parts.values()
-        if not lock_path(named.name, named.folder).exists()
-    ]
+def _unlocked(catalog: Catalog) -> list[NamedPart]:
+    return [named for named in catalog.parts.values() if not fits(named)]

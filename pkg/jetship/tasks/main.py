@@ -1,13 +1,13 @@
 """The namespace of tasks, for `invoke` (through tasks.py) and for the `jetship` command."""
 
 from invoke.collection import Collection
-from invoke.program import Program
 
 import jetship
 from jetship.tasks.bench import bench
 from jetship.tasks.caches import cache
 from jetship.tasks.images import image, matrix, smoke
 from jetship.tasks.machine import doctor, pins, targets
+from jetship.tasks.program import JetshipProgram
 from jetship.tasks.toolchains import toolchain
 from jetship.tasks.wheels import build, check
 
@@ -18,4 +18,4 @@ def namespace() -> Collection:
     return Collection(*own)
 
 
-program = Program(name="jetship", version=jetship.__version__, namespace=namespace())
+program = JetshipProgram(name="jetship", version=jetship.__version__, namespace=namespace())

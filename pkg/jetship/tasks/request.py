@@ -30,7 +30,8 @@ from jetship.targets.resolve import (
     resolve,
     resolve_id,
 )
-from jetship.toolchain.own import OwnParts, OwnSupply
+from jetship.toolchain.own import NOTHING_OWN, OwnParts, OwnSupply
+from jetship.toolchain.prepare import missing_parts
 
 DEPLOY_FILE = Path("deploy.yaml")
 
@@ -297,8 +298,14 @@ def require_files(wheels: Sequence[str]) -> None:
         raise ConfigError("; ".join(problems), fix="name wheels, such as dist/*.whl")
 
 
-def wheel_for(target: Target, *, given: str, dist: str) -> Path:
+def wheel_for(target: Target, *, given: str, dist: str, own: OwnParts = NOTHING_OWN) -> Path:
     """Return the wheel that is given, or the one in `dist` that was built for the target.
+
+    Args:
+        target: what the wheel is for.
+        given: the wheel's path, or "".
+        dist: the folder to look in.
+        own: the user's parts, without which the build that is proposed may lack some.
 
     Raises:
         NothingSelectedError: there is none.
@@ -313,7 +320,8 @@ def wheel_for(target: Target, *, given: str, dist: str) -> Path:
     if not found:
         raise NothingSelectedError(
             f"{dist}/ has no wheel for {target.id}",
-            fix=f"invoke build {_words(target)} --platform {target.platform.name}",
+            fix=f"invoke build {_words(target)} --platform {target.platform.name}"
+            + "".join(f" {option} {_PLACES[option]}" for _, option in missing_parts(target, own)),
         )
     if len(found) > 1:
         raise ConfigError(
@@ -322,6 +330,9 @@ def wheel_for(target: Target, *, given: str, dist: str) -> Path:
             fix="say which with --wheel FILE",
         )
     return found[0]
+
+
+_PLACES = {"--sysroot": "DIR", "--cuda-home": "DIR", "--torch-wheel": "FILE"}
 
 
 def _words(target: Target) -> str:

@@ -68,7 +68,7 @@ def toolchain(
     own = given.supply(catalog, deploy)
     rows = []
     for target in targets:
-        parts = own.of(target.platform)
+        parts = own.of(target)
         math = plan(target, parts).math if cuda_math else ()
         prepared = prepare(target, store, parts, math=math)
         folder = exports.export(prepared, target, Path(export), copy=copy) if export else None

@@ -5,7 +5,8 @@ from typing import Any
 
 from invoke.context import Context
 
-from jetship import console, pipeline
+from jetship import console, hints, pipeline
+from jetship.build.api import said_of_code
 from jetship.build.project import Project
 from jetship.check.api import render
 from jetship.check.findings import Report
@@ -129,15 +130,19 @@ def _print_plan(
     store = Store(default_root())
     rows = []
     for target in targets:
-        parts = own.of(target.platform)
-        plan(target, parts)  # raises where a part is missing
-        examine(parts, target.platform)
+        parts = own.of(target)
+        toolkit = plan(target, parts).cuda  # raises where a part is missing
+        given = examine(parts, target.platform)
+        nvcc = toolkit.part.version if toolkit else ""
+        if "cuda" in given:
+            nvcc = given["cuda"].cuda_version
         row = {
             "target": target.id,
             "project": project.title,
             "arch_list": target.arch_list,
             "platform": target.platform.name,
             "cuda": target.platform.cuda.version,
+            "nvcc": nvcc if target.code else None,
             "torch": target.platform.torch.version,
             "python": target.platform.python.version,
             "local_version": target.local_version,
@@ -150,12 +155,12 @@ def _print_plan(
         return
     for target, row in zip(targets, rows, strict=True):
         ready = "toolchain is ready" if row["toolchain_ready"] else "toolchain will be downloaded"
-        cuda = f"TORCH_CUDA_ARCH_LIST={target.arch_list}, CUDA {row['cuda']}"
-        own_names = ", ".join(own.of(target.platform).named)
+        own_names = ", ".join(own.of(target).named)
         ready += f", with your own {own_names}" if own_names else ""
         console.emit(
-            f"{row['target']}: {row['project']} with {cuda if target.code else 'no device code'}, "
-            f"torch {row['torch']}, Python {row['python']} -> +{row['local_version']} ({ready})"
+            f"{row['target']}: {row['project']}, {said_of_code(target, str(row['nvcc']))}, "
+            f"for CUDA {row['cuda']}, torch {row['torch']}, Python {row['python']} -> "
+            f"+{row['local_version']} ({ready})"
         )
 
 
@@ -186,6 +191,7 @@ def _print_wheels(results: list[Produced]) -> None:
             built = "unchanged" if result.wheel.cache is None else "built"
             console.note(
                 f"{size:.0f} KiB, {built} in {result.wheel.seconds:.0f} s; check passed"
+                + (" on derived evidence" if result.report.is_derived else "")
                 + (f", {accepted} findings accepted for this platform only" if accepted else "")
                 + f" (`invoke check {result.wheel.path}` shows all)"
             )
@@ -237,7 +243,7 @@ def check(
     for path in map(Path, wheels):
         try:
             target = pipeline.target_of(path, catalog, named)
-            reports.append(pipeline.check(path, target, store, own.of(target.platform)))
+            reports.append(pipeline.check(path, target, store, own.of(target)))
         except (CheckError, ConfigError) as error:
             if len(wheels) == 1:
                 raise
@@ -247,7 +253,8 @@ def check(
         console.emit_json({"reports": [report.to_json() for report in reports], "errors": rows})
     else:
         shown = [render(report) for report in reports]
-        console.emit("\n\n".join([*shown, *(f"{path}: {error}" for path, error in unread)]))
+        told = "\n\n".join([*shown, *(f"{path}: {error}" for path, error in unread)])
+        console.emit(hints.spoken(told))
     rejected = sum(report.outcome != "pass" for report in reports) + len(unread)
     if rejected:
         failed = CheckError(

@@ -1,6 +1,5 @@
 """The target's own libraries and headers out of a local container image, which is never run."""
 
-import difflib
 import hashlib
 import inspect
 import sys
@@ -12,12 +11,11 @@ from pathlib import Path
 from typing import cast
 
 import docker
-import docker.errors
 from docker.models.containers import Container
 from docker.models.images import Image
 
 from jetship import console
-from jetship.engine import OCI_NAMES, connect, engine_errors
+from jetship.engine import connect, engine_errors, named_image
 from jetship.errors import ConfigError, ImageError
 from jetship.store import CHUNK_BYTES, Store
 from jetship.targets.model import Platform
@@ -80,8 +78,7 @@ def export_image(name: str, platform: Platform, store: Store) -> ImageTree:
         DownloadError: the disk is full.
     """
     with closing(connect()) as client:
-        image = _find(client, name)
-        _require_machine(image, name, platform)
+        image = named_image(client, name, platform.machine)
         digest = hashlib.sha256(str(image.id).encode())
         for module in (layout, rootfs, sys.modules[__name__]):
             digest.update(inspect.getsource(module).encode())
@@ -113,35 +110,21 @@ def export_image(name: str, platform: Platform, store: Store) -> ImageTree:
     return tree
 
 
+def look_at_image(name: str, platform: Platform) -> None:
+    """Make sure that an image can be exported.
+
+    Raises:
+        ConfigError, ToolMissingError, ImageError: as `export_image`.
+    """
+    with closing(connect()) as client:
+        named_image(client, name, platform.machine)
+
+
 def _torch_versions(root: Path, python: str) -> Iterator[Path]:
     for base in ("usr/local/lib", "usr/lib"):
         for packages in ("dist-packages", "site-packages"):
             pattern = _TORCH.format(base=base, python=python, packages=packages)
             yield from sorted(root.glob(pattern))
-
-
-def _find(client: docker.DockerClient, name: str) -> Image:
-    with engine_errors(f"looking for {name}"):
-        try:
-            return client.images.get(name)
-        except docker.errors.ImageNotFound as error:
-            known = [tag for image in client.images.list() for tag in image.tags]
-            close = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
-            raise ConfigError(
-                f"the engine has no image {name}",
-                fix=(f"did you mean {' or '.join(close)}? " if close else "")
-                + f"`docker pull {name}` gets it, where a registry has it",
-            ) from error
-
-
-def _require_machine(image: Image, name: str, platform: Platform) -> None:
-    wanted = OCI_NAMES[platform.machine][0]
-    found = image.attrs.get("Architecture")
-    if found != wanted:
-        raise ConfigError(
-            f"the image {name} is for {found}, and {platform.name} is {wanted}",
-            fix=f"pull it with `docker pull --platform linux/{wanted} {name}`",
-        )
 
 
 @contextmanager

@@ -5,15 +5,16 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from packaging.version import Version
 
 from jetship import console
-from jetship.errors import ConfigError, DownloadError
+from jetship.errors import ConfigError, DownloadError, JetshipError
 from jetship.store import Store, sha256_of
-from jetship.targets.model import Platform
+from jetship.targets.model import Platform, Target
 from jetship.toolchain import layout, ownchecks
-from jetship.toolchain.imagetree import ImageTree
+from jetship.toolchain.imagetree import ImageTree, look_at_image
 from jetship.toolchain.model import CUDA_TARGET, SITE_PACKAGES, SYSROOT
 from jetship.toolchain.sources import unpack_wheels
 
@@ -79,9 +80,10 @@ class OwnSupply:
     given: OwnParts = NOTHING_OWN
     by_platform: Mapping[str, OwnParts] = field(default_factory=dict)
 
-    def of(self, platform: Platform) -> OwnParts:
-        """Return the parts for a platform."""
-        return self.given.over(self.by_platform.get(platform.name, NOTHING_OWN))
+    def of(self, target: Target) -> OwnParts:
+        """Return the parts for a target; one without device code needs no CUDA."""
+        row = self.by_platform.get(target.platform.name, NOTHING_OWN)
+        return self.given.over(row if target.code else replace(row, cuda_home=None))
 
 
 NO_SUPPLY = OwnSupply()
@@ -101,20 +103,29 @@ class Given:
 
 
 def examine(own_parts: OwnParts, platform: Platform) -> dict[str, Given]:
-    """Look at all paths that the user gave; return the folders, by the name of their link.
+    """Look at all parts that the user gave; return the folders, by the name of their link.
 
     Raises:
         ConfigError: one is not what it should be; where several are not, names all of them.
+        ToolMissingError, ImageError: an image is named, and the engine does not answer or fails.
     """
     links: dict[str, Given] = {}
-    errors: list[ConfigError] = []
+    errors: list[JetshipError] = []
+    if own_parts.image and own_parts.sysroot:
+        errors.append(
+            ConfigError(
+                f"{own_parts.said('image')} and {own_parts.said('sysroot')} both give the "
+                "target's sysroot",
+                fix="leave one of them out",
+            )
+        )
     for name, link, look in _LOOKS:
         path = getattr(own_parts, name)
         if path is None:
             continue
         try:
             found = look(path, platform, own_parts.said(name))
-        except ConfigError as error:
+        except JetshipError as error:
             errors.append(error)
         else:
             links |= {link: found} if found else {}
@@ -124,7 +135,7 @@ def examine(own_parts: OwnParts, platform: Platform) -> dict[str, Given]:
         lines = [f"{error.what}: {error.why}" if error.why else error.what for error in errors]
         raise ConfigError(
             "\n  ".join([f"{len(errors)} of your own parts cannot be used", *lines]),
-            fix="\n       ".join(dict.fromkeys(error.fix for error in errors)),
+            fix="\n       ".join(dict.fromkeys(error.fix for error in errors if error.fix)),
         )
     return links
 
@@ -228,9 +239,17 @@ def _look_at_torch(wheel: Path, platform: Platform, said: str) -> None:
     ownchecks.require_torch(wheel, said, platform)
 
 
-_LOOKS: tuple[tuple[str, str, Callable[[Path, Platform, str], Given | None]], ...] = (
+def _look_at_image(name: str, platform: Platform, said: str) -> None:
+    try:
+        look_at_image(name, platform)
+    except ConfigError as error:
+        raise ConfigError(f"{said}: {error.what}", why=error.why, fix=error.fix) from error
+
+
+_LOOKS: tuple[tuple[str, str, Callable[[Any, Platform, str], Given | None]], ...] = (
     ("cuda_home", "cuda", own_cuda),
     ("sysroot", SYSROOT, own_sysroot),
+    ("image", SYSROOT, _look_at_image),
     ("torch_wheel", SITE_PACKAGES, _look_at_torch),
     ("python_dev", "python", own_python),
 )

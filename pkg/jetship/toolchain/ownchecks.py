@@ -21,6 +21,8 @@ from jetship.targets.model import Platform
 
 BUILD_MACHINE = "x86_64"
 _TORCH_FIX = "name a torch-*.whl file"
+# What every torch from 1.1 on has, and nothing can be compiled or checked without.
+_NEEDED_OF_TORCH = ("torch/lib/libc10.so", "torch/lib/libtorch.so", "torch/include/")
 
 
 def require_folder(path: Path, said: str, *, fix: str) -> None:
@@ -122,7 +124,7 @@ def require_torch(wheel: Path, said: str, platform: Platform) -> None:
     if not zipfile.is_zipfile(wheel):
         why = "it is empty" if wheel.stat().st_size == 0 else "it is not a whole zip archive"
         raise ConfigError(f"{said} is not a wheel", why=why, fix=_TORCH_FIX)
-    version, tags = _torch_facts(wheel, said)
+    version, tags, names = _torch_facts(wheel, said)
     fix = f"name the wheel of torch {platform.torch.version} for {platform.python.tag} on "
     fix += (
         f"{platform.machine}; for another torch, describe a platform of your own (--targets-file)"
@@ -140,6 +142,11 @@ def require_torch(wheel: Path, said: str, platform: Platform) -> None:
             why=f"its wheels ask pip for {platform.torch.pinned}",
             fix=fix,
         )
+    lacking = [name for name in _NEEDED_OF_TORCH if not any(one.startswith(name) for one in names)]
+    if lacking:
+        raise ConfigError(
+            f"{said} is no whole torch: it lacks {', '.join(lacking)}", fix="get it again"
+        )
 
 
 def _fits(tag: Tag, platform: Platform) -> bool:
@@ -150,8 +157,8 @@ def _fits(tag: Tag, platform: Platform) -> bool:
     )
 
 
-def _torch_facts(wheel: Path, said: str) -> tuple[Version, set[Tag]]:
-    """Return version and tags out of a torch wheel, whatever the name of its file."""
+def _torch_facts(wheel: Path, said: str) -> tuple[Version, set[Tag], list[str]]:
+    """Return version, tags and the files of a torch wheel, whatever the name of its file."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             names = archive.namelist()
@@ -168,7 +175,7 @@ def _torch_facts(wheel: Path, said: str) -> tuple[Version, set[Tag]]:
                 archive.read(info[0].replace("/WHEEL", "/METADATA"))
             )
         tags = {tag for text in about.get_all("Tag", []) for tag in parse_tag(str(text).strip())}
-        return Version(str(metadata["Version"])), tags
+        return Version(str(metadata["Version"])), tags, names
     except (*DAMAGED, KeyError, InvalidVersion) as error:
         raise ConfigError(f"{said} is damaged", why=str(error), fix="get it again") from error
 

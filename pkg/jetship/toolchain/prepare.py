@@ -14,6 +14,7 @@ from jetship.targets.model import Platform, Target
 from jetship.targets.parts import NamedPart
 from jetship.toolchain import layout, own, wrappers
 from jetship.toolchain.imagetree import export_image
+from jetship.toolchain.lock import require_fitting
 from jetship.toolchain.model import Toolchain
 from jetship.toolchain.own import NOTHING_OWN, Given, OwnParts
 from jetship.toolchain.sources import has_part, make_part
@@ -45,23 +46,14 @@ def plan(target: Target, own_parts: OwnParts = NOTHING_OWN) -> Plan:
     Raises:
         ToolMissingError: parts are not openly to be had and not given; names all of them, with
             where to get each and what to pass.
-        ConfigError: no CUDA toolkit of the platform makes the target's archs.
+        ConfigError: no CUDA toolkit of the platform makes the target's archs, or a part's lock
+            file is missing or was made of another description of it.
     """
     parts = target.platform.toolchain
-    _require_one_source(own_parts)
-    missing = [
-        (role, option)
-        for role, option, there in (
-            ("sysroot", "--sysroot", own_parts.sysroot or own_parts.image or parts.sysroot),
-            ("cuda", "--cuda-home", own_parts.cuda_home or parts.cuda or not target.code),
-            ("torch", "--torch-wheel", own_parts.torch_wheel or own_parts.image or parts.torch),
-        )
-        if not there
-    ]
-    if missing:
+    if missing := missing_parts(target, own_parts):
         raise _missing(target.platform, missing)
     toolkit = None if own_parts.cuda_home or not target.code else _toolkit(target)
-    return Plan(
+    chosen = Plan(
         compiler=parts.compiler,
         sysroot=None if own_parts.sysroot or own_parts.image else parts.sysroot,
         cuda=toolkit,
@@ -70,19 +62,28 @@ def plan(target: Target, own_parts: OwnParts = NOTHING_OWN) -> Plan:
             one for one in parts.cuda_math if toolkit and one.part.version == toolkit.part.version
         ),
     )
+    for part in chosen.parts:
+        require_fitting(part)
+    return chosen
 
 
-def _require_one_source(own_parts: OwnParts) -> None:
-    if own_parts.image and own_parts.sysroot:
-        raise ConfigError(
-            f"{own_parts.said('image')} and {own_parts.said('sysroot')} both give the target's "
-            "sysroot",
-            fix="leave one of them out",
+def missing_parts(target: Target, own_parts: OwnParts) -> list[tuple[str, str]]:
+    """Return the roles that nothing fills, each with the option that would."""
+    parts = target.platform.toolchain
+    return [
+        (role, option)
+        for role, option, there in (
+            ("sysroot", "--sysroot", own_parts.sysroot or own_parts.image or parts.sysroot),
+            ("cuda", "--cuda-home", own_parts.cuda_home or parts.cuda or not target.code),
+            ("torch", "--torch-wheel", own_parts.torch_wheel or own_parts.image or parts.torch),
         )
+        if not there
+    ]
 
 
 def _missing(platform: Platform, missing: list[tuple[str, str]]) -> ToolMissingError:
     advice = platform.toolchain.advice
+    them = "them" if len(missing) > 1 else "it"
     lines = [
         f"{option}: {advice.get(role, 'no open source of it is known')}"  # type: ignore[call-overload]
         for role, option in missing
@@ -90,8 +91,8 @@ def _missing(platform: Platform, missing: list[tuple[str, str]]) -> ToolMissingE
     return ToolMissingError(
         f"the toolchain of {platform.name} lacks {len(missing)} part"
         f"{'s' if len(missing) > 1 else ''}: {', '.join(role for role, _ in missing)}",
-        why="nobody but NVIDIA has them, so they cannot be downloaded from an open source",
-        fix="get them and name where they are, or say so once under `own_parts` of deploy.yaml\n"
+        why=f"nobody but NVIDIA has {them}, so there is no open download",
+        fix=f"get {them}, and name the place here or under `own_parts` of deploy.yaml\n"
         + "\n".join(f"       {line}" for line in lines),
     )
 
@@ -137,6 +138,8 @@ def prepare(
     """
     platform = target.platform
     chosen = plan(target, own_parts)
+    for part in math:
+        require_fitting(part)
     given = _given_links(platform, own_parts, store)  # before anything is downloaded
     # All are asked, so that a damaged lock file is told before anything is downloaded.
     if not all([has_part(part, store) for part in chosen.parts]):  # noqa: C419
@@ -186,6 +189,7 @@ def prepare_base(platform: Platform, store: Store) -> Path:
             why=platform.toolchain.advice.get("base", "its packages are NVIDIA's"),
             fix=f"name an image that the engine has with --base; known ones: {known}",
         )
+    require_fitting(platform.toolchain.base)
     return make_part(platform.toolchain.base, store).path
 
 

@@ -458,3 +458,16 @@ class TestDeviceCode:
         report = check(bytes(data))
         (finding,) = of(report, "device-code")
         assert finding.outcome == report.outcome == "unknown"
+
+
+def test_the_runtime_of_another_cuda_is_told_once(check, of, catalog, libraries):
+    (orin,) = resolve(catalog, arch="8.7", platform="jetpack-6.2")
+    without = {name: one for name, one in libraries.libraries.items() if "cudart" not in name}
+    report = check(
+        "cudart.so", target=orin, libraries=dataclasses.replace(libraries, libraries=without)
+    )
+    (finding,) = [row for row in of(report, "libraries") if "cudart" in " ".join(row.evidence)]
+    assert finding.outcome == "fail"
+    assert "libcudart.so.11.0" in finding.reason
+    assert "libcudart.so.12" in finding.reason
+    assert {row.outcome for row in of(report, "symbols")} == {"pass"}

@@ -1,5 +1,6 @@
 """Reading wheels that may be anything, and the report's own form."""
 
+import dataclasses
 import json
 import stat
 import zipfile
@@ -178,6 +179,15 @@ def test_render_puts_what_blocks_first(check, member):
     assert marks == sorted(marks, key=["FAIL", "????", "ok ?", "ok  "].index)
 
 
+def test_render_says_what_derived_means(check):
+    report = check("good.so")
+    assert "[derived]" not in render(report)
+    rows = tuple(dataclasses.replace(row, grade="derived") for row in report.findings)
+    lines = render(dataclasses.replace(report, findings=rows)).splitlines()
+    assert lines[0].endswith("for sm62-debian-12: pass [derived]")
+    assert lines[-1].startswith("[derived]: proved with upstream's build of the same release")
+
+
 PIN = {
     "tool": {"version": "1"},
     "target": "sm62-debian-12",
@@ -214,3 +224,16 @@ def test_pin(check, of, change, evidence):
 def test_unreadable_pin(check, of, data):
     (found,) = of(check("good.so", extra={"jetship.json": data}), "pin")
     assert found.outcome == "fail"
+
+
+def test_a_wheel_for_another_arch_of_the_platform_is_not_said_to_be_of_this_target(
+    check, of, member, catalog
+):
+    (orin,) = resolve(catalog, arch="8.7", platform="debian-12")
+    extra = {"jetship.json": json.dumps(PIN).encode()}
+    spec = WheelSpec({f"pkg/_C{EXT}": member("good.so")}, extra=extra)
+    (finding,) = of(check(spec, target=orin), "pin")
+    if finding.outcome == "pass":
+        assert "built for sm62-debian-12, which is debian-12 as well" in finding.reason
+    else:
+        assert "device code" in " ".join(finding.evidence)

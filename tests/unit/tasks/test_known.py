@@ -57,6 +57,11 @@ def test_an_image_is_a_name_and_all_else_a_path():
     assert Given().parts == OwnParts()
 
 
+def coded(catalog, arch, platform):
+    (target,) = resolve(catalog, arch=arch, platform=platform)
+    return target
+
+
 def test_own_parts_of_deploy_yaml_come_after_the_options(catalog, tmp_path):
     path = tmp_path / "deploy.yaml"
     path.write_text(
@@ -65,15 +70,15 @@ def test_own_parts_of_deploy_yaml_come_after_the_options(catalog, tmp_path):
         "  jetpack-5.1: {image: 'l4t:r35', python_dev: ~/python}\n"
     )
     supply = Given(cuda_home="/mine").supply(catalog, str(path))
-    found = supply.of(catalog.platform("jetpack-4.6"))
+    found = supply.of(coded(catalog, "6.2", "jetpack-4.6"))
     assert found == OwnParts(cuda_home=Path("/mine"), sysroot=Path("/s"))
     assert found.said("cuda_home") == "--cuda-home /mine"
     assert found.said("sysroot") == f"{path}:2:34: own_parts.jetpack-4.6.sysroot /s"
-    found = Given().supply(catalog, str(path)).of(catalog.platform("jetpack-4.6"))
+    found = Given().supply(catalog, str(path)).of(coded(catalog, "6.2", "jetpack-4.6"))
     assert found.cuda_home == tmp_path / "cuda"
-    found = Given().supply(catalog, str(path)).of(catalog.platform("jetpack-5.1"))
+    found = Given().supply(catalog, str(path)).of(coded(catalog, "7.2", "jetpack-5.1"))
     assert found == OwnParts(image="l4t:r35", python_dev=Path.home() / "python")
-    assert Given().supply(catalog, str(path)).of(catalog.platform("debian-12")) == OwnParts()
+    assert Given().supply(catalog, str(path)).of(coded(catalog, "6.2", "debian-12")) == OwnParts()
     assert Given().supply(catalog, str(tmp_path / "none.yaml")).by_platform == {}
 
 

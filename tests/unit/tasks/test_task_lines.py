@@ -11,8 +11,9 @@ from jetship import console, pipeline, proc
 from jetship import doctor as checks
 from jetship.check.findings import Finding, Report
 from jetship.errors import BuildError, CheckError, ToolMissingError
-from jetship.tasks import toolchains
+from jetship.tasks import machine, toolchains
 from jetship.tasks.main import namespace, program
+from jetship.toolchain.lock import Lock, Locked
 from jetship.toolchain.own import OwnParts
 from rich.console import Console
 
@@ -135,7 +136,7 @@ def built(project, monkeypatch, catalog):
     def install(*endings: str | Exception) -> None:
         def produce(request, targets, _store):
             dist = request.dist
-            own.append(request.own.of(targets[0].platform))
+            own.append(request.own.of(targets[0]))
             requests.append(request)
             made = []
             for target, ending in zip(targets, endings, strict=True):
@@ -470,3 +471,49 @@ def test_a_toolchain_without_device_code_is_the_boards_own(call, project, monkey
     assert asked == ["cpu-jetpack-4.6", "sm72.sm87-jetpack-5.1"]
     assert call("toolchain", "--cuda-math", "--target", "sm87-jetpack-6.2")[0] == 4
     assert math == [[], [], ["cuda-math-12.4", "cuda-curand-12.4", "cuda-cufft-12.4"]]
+
+
+def test_pins_renews_the_parts_whose_lock_file_does_not_fit(call, project, monkeypatch):
+    code, out, err = call("pins")
+    assert (code, out) == (0, "")
+    assert "every part has a lock file that fits" in err
+    item = Locked(name="zlib1g-dev", version="1", file="z_1_arm64.deb", sha256="0" * 64, size=7)
+    lock = Lock(sources={"debian/bookworm/arm64": (item,)})
+    monkeypatch.setattr(machine, "lock_part", lambda _named, _store: lock)
+    source = "{suite: bookworm, architecture: arm64, install: [%s]}"
+    part = "parts: {mine: {kind: sysroot, title: mine, debian: [" + source + "]}}\n"
+    file = project / "boards.yaml"
+    file.write_text(part % "libc6-dev")
+    assert "zlib1g-dev" in call("pins", "--targets-file", "boards.yaml")[1]
+    assert call("pins", "--targets-file", "boards.yaml")[1] == ""
+    file.write_text(part % "libc6-dev, zlib1g-dev")
+    code, out, err = call("pins", "--targets-file", "boards.yaml")
+    assert code == 0
+    assert "+    install: [libc6-dev, zlib1g-dev]" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["build", "--archs", "6.2"], ["--archs is no option of build", "did you mean --arch?"]),
+        (["biuld"], ["'biuld' is no task", "did you mean build?"]),
+        (["--lst"], ["--lst is no option", "did you mean --list?"]),
+        (["build", "--arch"], ["--arch"]),
+    ],
+)
+def test_a_command_line_that_cannot_be_read_says_what_was_meant(call, words, said):
+    code, out, err = call(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert all(text in err for text in said)
+
+
+def test_run_takes_the_tasks_of_its_repository_and_names_itself():
+    words = [sys.executable, "-m", "jetship.tasks", "./run", "--search-root", str(ROOT)]
+    done = proc.run([*words, "lnt"])
+    assert done.status == 2
+    assert "did you mean lint?" in done.stderr
+    done = proc.run([*words, "build", "--target", "tx2"])
+    assert done.status == 2
+    assert "invoke" not in done.stderr
+    assert "./run check" in proc.run([*words, "check", "--help"]).stdout

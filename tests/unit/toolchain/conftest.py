@@ -130,6 +130,9 @@ def make_torch(make_wheel_file) -> Callable[..., Path]:
         info = f"torch-{version}.dist-info"
         members = {
             "torch/version.py": text or f"__version__ = '{version}'\n",
+            "torch/lib/libc10.so": "",
+            "torch/lib/libtorch.so": "",
+            "torch/include/ATen/ATen.h": "",
             f"{info}/METADATA": f"Name: torch\nVersion: {version}\n",
             f"{info}/WHEEL": f"Wheel-Version: 1.0\nTag: {tag}\n",
         }

@@ -3,7 +3,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jetship.datafiles import data_dir
 from jetship.errors import ConfigError
-from jetship.toolchain.lock import Lock, Locked, lock_path, read_lock, write_lock
+from jetship.targets.parts import AptSource, NamedPart, Part, read_parts
+from jetship.targets.repositories import Repository
+from jetship.toolchain.lock import (
+    Lock,
+    Locked,
+    asked_of,
+    fits,
+    lock_path,
+    read_lock,
+    require_fitting,
+    write_lock,
+)
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 from pydantic import ValidationError
@@ -151,3 +162,94 @@ def test_a_missing_or_damaged_lock_says_how_to_mend_it(tmp_path, text):
     with pytest.raises(ConfigError) as caught:
         read_lock("no-such-part")
     assert "`invoke pins --part no-such-part`" in caught.value.fix
+
+
+def named(folder, *, name="mine", **words) -> NamedPart:
+    """A part of the user's, of Debian packages with the words that are given, and a wheel."""
+    debian = [{"suite": "bookworm", "architecture": "arm64", **words}]
+    wheels = [{"machine": "aarch64", "requirements": ["torch==2.7.1"]}]
+    part = Part.model_validate(
+        {"kind": "sysroot", "title": "mine", "debian": debian, "wheels": wheels}
+    )
+    return NamedPart(name, part, folder / "boards.yaml", folder)
+
+
+def locked(part: NamedPart) -> NamedPart:
+    files = {source.lock_name: (ITEM,) for source in part.part.sources}
+    write_lock(part.name, Lock(sources=files).asked_by(part.part), part.folder)
+    return part
+
+
+def test_a_lock_fits_the_description_that_it_was_made_of_whatever_the_order(tmp_path):
+    locked(named(tmp_path, install=["libc6-dev", "7zip"], drop=["lib*san*", "gcc-*"]))
+    require_fitting(named(tmp_path, install=["7zip", "libc6-dev"], drop=["gcc-*", "lib*san*"]))
+    assert read_lock("mine", tmp_path).asked == {
+        "debian/bookworm/arm64": {
+            "components": ("debian: main",),
+            "install": ("7zip", "libc6-dev"),
+            "drop": ("gcc-*", "lib*san*"),
+        },
+        "wheels/aarch64/cp311": {"python": ("3.11",), "requirements": ("torch==2.7.1",)},
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ({"install": ["libc6", "zlib1g-dev"]},
+         "new in install of debian/bookworm/arm64: zlib1g-dev"),
+        ({}, "gone in install of debian/bookworm/arm64: libc6"),
+        ({"install": ["libc6"], "drop": ["gcc-*"]}, "new in drop of debian/bookworm/arm64: gcc-*"),
+        ({"install": ["libc6"], "components": ["main", "contrib"]},
+         "new in components of debian/bookworm/arm64: debian: contrib"),
+        ({"alone": ["libc6"], "install": ["libc6"]},
+         "new in alone of debian/bookworm/arm64: libc6"),
+    ],
+)  # fmt: skip
+def test_a_lock_of_another_description_is_refused_with_what_differs(tmp_path, words, why):
+    locked(named(tmp_path, install=["libc6"]))
+    changed = named(tmp_path, **words)
+    assert not fits(changed)
+    with pytest.raises(ConfigError) as caught:
+        require_fitting(changed)
+    assert caught.value.what == f"the lock file of mine does not fit {tmp_path}/boards.yaml"
+    assert caught.value.why == why
+    assert f"pins --part mine --targets-file {tmp_path}/boards.yaml" in caught.value.fix
+
+
+def test_a_part_without_a_lock_and_a_lock_that_does_not_say_its_words_are_refused(tmp_path):
+    part = named(tmp_path, install=["libc6"])
+    with pytest.raises(ConfigError, match="has no lock file"):
+        require_fitting(part)
+    files = {source.lock_name: (ITEM,) for source in part.part.sources}
+    write_lock("mine", Lock(sources=files), tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        require_fitting(part)
+    assert caught.value.why == "it does not say what it was made of"
+    assert not fits(part)
+
+
+def test_the_place_of_a_repository_may_change():
+    same = {"name": "l4t", "suites": ["r36.4"], "components": ["main"], "signed_by": "key.asc"}
+    rows = [{**same, "uri": uri} for uri in ("https://one.example/x", "file:/srv/y")]
+    one, other = (
+        Part.model_construct(
+            apt=(
+                AptSource.model_construct(
+                    architecture="arm64",
+                    install=("libc6",),
+                    alone=(),
+                    drop=(),
+                    repositories=(Repository.model_construct(**row),),
+                ),
+            )
+        )
+        for row in rows
+    )
+    assert asked_of(one) == asked_of(other)
+    assert asked_of(one)["apt/l4t-r36.4/arm64"]["components"] == ("l4t: main",)
+
+
+def test_every_shipped_lock_was_made_of_the_part_that_it_is_of():
+    for part in read_parts(data_dir("toolchains")).values():
+        require_fitting(part)

@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
-from jetship.errors import ConfigError
-from jetship.toolchain import layout
+from jetship.errors import ConfigError, ToolMissingError
+from jetship.targets.arch import Arch, DeviceCode
+from jetship.targets.model import Target
+from jetship.toolchain import layout, own
 from jetship.toolchain.own import (
+    NOTHING_OWN,
     OwnParts,
     OwnSupply,
     examine,
@@ -334,10 +337,64 @@ def test_all_that_is_wrong_is_one_error(tmp_path, tx2_platform):
 def test_parts_given_for_all_come_before_those_of_a_platform(catalog, tx2_platform):
     of_tx2 = OwnParts(cuda_home=Path("/c"), sysroot=Path("/s"), places={"sysroot": "there"})
     supply = OwnSupply(OwnParts(cuda_home=Path("/mine")), {"jetpack-4.6": of_tx2})
-    found = supply.of(tx2_platform)
+    code = (DeviceCode(Arch.parse("6.2")),)
+    found = supply.of(Target(code, tx2_platform))
     assert found == OwnParts(cuda_home=Path("/mine"), sysroot=Path("/s"))
     assert (found.said("cuda_home"), found.said("sysroot")) == ("--cuda-home /mine", "there /s")
-    assert supply.of(catalog.platform("debian-12")) == supply.given
+    assert supply.of(Target(code, catalog.platform("debian-12"))) == supply.given
+
+
+def test_a_target_without_device_code_needs_no_cuda_of_deploy_yaml(tx2_platform):
+    supply = OwnSupply(NOTHING_OWN, {"jetpack-4.6": OwnParts(cuda_home=Path("/c"))})
+    assert supply.of(Target((), tx2_platform)) == NOTHING_OWN
+    given = OwnSupply(OwnParts(cuda_home=Path("/mine")), supply.by_platform)
+    assert given.of(Target((), tx2_platform)).cuda_home == Path("/mine")
+
+
+def test_an_image_is_looked_at_with_all_else(tmp_path, tx2_platform, monkeypatch):
+    def look(name, platform):
+        raise ConfigError(f"the engine has no image {name}", fix="pull it")
+
+    monkeypatch.setattr(own, "look_at_image", look)
+    with pytest.raises(ConfigError) as caught:
+        examine(OwnParts(image="nope:1"), tx2_platform)
+    assert caught.value.what == "--image nope:1: the engine has no image nope:1"
+    parts = OwnParts(image="nope:1", sysroot=tmp_path / "s", cuda_home=tmp_path / "c")
+    with pytest.raises(ConfigError) as caught:
+        examine(parts, tx2_platform)
+    assert caught.value.what.splitlines() == [
+        "4 of your own parts cannot be used",
+        f"  --image nope:1 and --sysroot {tmp_path}/s both give the target's sysroot",
+        f"  --cuda-home {tmp_path}/c does not exist",
+        f"  --sysroot {tmp_path}/s does not exist",
+        "  --image nope:1: the engine has no image nope:1",
+    ]
+
+
+def test_an_engine_that_does_not_answer_is_a_tool_that_is_missing(tx2_platform, monkeypatch):
+    def look(name, platform):
+        raise ToolMissingError("no Docker engine answers at here")
+
+    monkeypatch.setattr(own, "look_at_image", look)
+    with pytest.raises(ToolMissingError, match="no Docker engine answers"):
+        examine(OwnParts(image="nope:1"), tx2_platform)
+
+
+def test_a_hollow_torch_wheel_is_told_before_it_is_used(make_wheel_file, tx2_platform):
+    info = f"torch-{tx2_platform.torch.version}.dist-info"
+    members = {
+        "torch/version.py": "",
+        "torch/lib/libc10.so": "",
+        f"{info}/METADATA": f"Version: {tx2_platform.torch.version}\n",
+        f"{info}/WHEEL": "Tag: cp36-cp36m-linux_aarch64\n",
+    }
+    wheel = make_wheel_file("torch", members)
+    with pytest.raises(ConfigError) as caught:
+        examine(OwnParts(torch_wheel=wheel), tx2_platform)
+    said = (
+        f"--torch-wheel {wheel} is no whole torch: it lacks torch/lib/libtorch.so, torch/include/"
+    )
+    assert caught.value.what == said
 
 
 @pytest.mark.parametrize(
