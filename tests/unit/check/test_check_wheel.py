@@ -16,6 +16,7 @@ from jetship.check.findings import Finding, Report
 from jetship.check.wheel import read_wheel
 from jetship.errors import CheckError
 from jetship.pin import Pin
+from jetship.targets.resolve import resolve
 from wheelspec import EXT, WheelSpec
 
 NAME = "pkg-1.0-cp311-cp311-linux_aarch64.whl"
