@@ -331,7 +331,7 @@ def test_the_targets_are_listed_for_people_and_machines(call, project, monkeypat
     assert "6.2 tx2" in below["debian-12"]
     assert below["jetpack-4.6"] == "    5.3 nano/tx1, 6.2 tx2, 7.2 xavier"
     verified = {line.split()[0]: line.split("  ")[-1] for line in lines if line[0] != " "}
-    assert verified["debian-12"] == "all"
+    assert verified["debian-12"].strip() == "all"
     assert verified["debian-13"].strip() == "torch, python, glibc"
     assert verified["jetpack-6.2"].strip() == "none"
     assert below["jetpack-7.0"] == "    11.0 thor"
