@@ -88,6 +88,7 @@ def test_tags_that_fit(check, of, tag):
         ("cp310-cp310-linux_aarch64", "Python: it is for cp310 with ABI cp310"),
         ("cp310-cp311-linux_aarch64", "Python: it is for cp310 with ABI cp311"),
         ("cp312-abi3-linux_aarch64", "Python: it is for cp312 with ABI abi3"),
+        ("cp3-abi3-linux_aarch64", "Python: it is for cp3 with ABI abi3"),
         ("cp310-none-linux_aarch64", "Python: it is for cp310 with ABI none"),
         ("py2-none-linux_aarch64", "Python: it is for py2"),
         ("cp311-cp311-linux_x86_64", "machine: it is for x86_64, the target is aarch64"),
@@ -101,6 +102,15 @@ def test_tags_that_do_not_fit(check, of, tag, evidence):
     (finding,) = of(check("good.so", tag=tag), "tags")
     assert finding.outcome == "fail"
     assert evidence in "\n".join(finding.evidence)
+
+
+def test_no_python_installs_the_abi_of_another_release(check, of, target):
+    python = target.platform.python.model_copy(update={"version": "3.10"})  # its ABI is cp311
+    platform = target.platform.model_copy(update={"python": python})
+    other = dataclasses.replace(target, platform=platform)
+    for tag in ("cp310-cp311-linux_aarch64", "cp311-cp311-linux_aarch64"):
+        (finding,) = of(check("good.so", tag=tag, target=other), "tags")
+        assert finding.outcome == "fail", tag
 
 
 @pytest.mark.parametrize(

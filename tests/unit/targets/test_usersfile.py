@@ -155,7 +155,7 @@ WRONG = {
     ),
     "another glibc": (
         ("glibc: 2.36", "glibc: 2.31"),
-        "16:42: part sysroot-bookworm has glibc 2.36, and the platform 2.31: name one",
+        "16:35: part sysroot-bookworm has glibc 2.36, and the platform 2.31: name one",
     ),
     "another CUDA": (
         ("cuda: {version: 11.8", "cuda: {version: 12.4"),
