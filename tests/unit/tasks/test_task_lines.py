@@ -476,7 +476,7 @@ def test_pins_renews_the_parts_whose_lock_file_does_not_fit(call, project, monke
         (["build", "--archs", "6.2"], ["--archs is no option of build", "did you mean --arch?"]),
         (["biuld"], ["'biuld' is no task", "did you mean build?"]),
         (["--lst"], ["--lst is no option", "did you mean --list?"]),
-        (["build", "--arch"], ["--arch"]),
+        (["build", "--arch"], ["--arch needs a value"]),
     ],
 )
 def test_a_command_line_that_cannot_be_read_says_what_was_meant(call, words, said):
