@@ -105,9 +105,15 @@ def _reason(error: OSError, numbers: tuple[int, ...]) -> str | None:
 def sweep(folders: Iterable[Path]) -> None:
     """Delete folders of work in progress that a killed process left behind a day ago or more."""
     for folder in folders:
-        with contextlib.suppress(OSError):
-            if time.time() - folder.stat().st_mtime > LEFT_BEHIND_SECONDS:
-                shutil.rmtree(folder, ignore_errors=True)
+        if is_left_behind(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_left_behind(folder: Path) -> bool:
+    """Return whether nobody has worked in a folder of work in progress for a day."""
+    with contextlib.suppress(OSError):
+        return time.time() - folder.stat().st_mtime > LEFT_BEHIND_SECONDS
+    return False
 
 
 @dataclass(frozen=True)

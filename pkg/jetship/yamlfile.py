@@ -12,7 +12,23 @@ from pydantic_core import ErrorDetails
 
 from jetship.errors import ConfigError
 
+# The type of an error about something whose own problems are listed as well.
+ELSEWHERE = "wrong_elsewhere"
+
 ModelT = TypeVar("ModelT", bound="Strict")
+
+
+class FileError(ConfigError):
+    """A file whose content is wrong, with each problem as a line that begins with its place."""
+
+    def __init__(self, path: Path, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(summary(path, sorted(problems, key=_in_the_file)))
+
+
+def _in_the_file(problem: str) -> tuple[int, ...]:
+    found = re.search(r":(\d+):(\d+): ", problem)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 class Strict(BaseModel):
@@ -58,7 +74,7 @@ def load(path: Path, model: type[ModelT], context: object = None) -> ModelT:
         return model.model_validate(data, context=context)
     except ValidationError as error:
         problems = [_describe(path, root, detail, model) for detail in _apart(error.errors())]
-        raise ConfigError(summary(path, problems)) from error
+        raise FileError(path, problems) from error
 
 
 def top_level(path: Path, key: str) -> object:
@@ -155,11 +171,15 @@ def _place(path: Path, node: yaml.Node) -> str:
 
 
 def _apart(details: Sequence[ErrorDetails]) -> list[ErrorDetails]:
-    """Leave out that a list is too short where it is so only without its wrong entries."""
+    """Leave out what only follows from other problems.
+
+    That is that a list is too short without its wrong entries, and what is wrong elsewhere.
+    """
     places = [detail["loc"] for detail in details]
+    own = [detail for detail in details if detail["type"] != ELSEWHERE]
     return [
         detail
-        for detail in details
+        for detail in own or details
         if detail["type"] != "too_short"
         or not any(place[:-1] == detail["loc"] and place != detail["loc"] for place in places)
     ]

@@ -16,9 +16,9 @@ from engine import running_engine
 from jetship import proc
 from jetship.check.findings import Finding, Report
 from jetship.engine import connect
-from jetship.errors import CheckError, ImageError, ToolMissingError
+from jetship.errors import CheckError, ConfigError, ImageError, ToolMissingError
 from jetship.image.archive import plan
-from jetship.image.base import base_image
+from jetship.image.base import base_image, require_base
 from jetship.image.build import build_image
 from jetship.image.smoke import smoke
 from jetship.image.stubs import MissingSymbol, missing_symbols
@@ -304,6 +304,26 @@ def test_missing_base_is_an_image_error(engine, wheel, target):
             client=engine,
         )
     assert "jetship-test/nowhere" in str(caught.value)
+
+
+def test_a_base_of_the_users_is_looked_into(engine, base, target, tmp_path, capsys):
+    with pytest.raises(ConfigError, match="the engine has no image jetship-test/nowhere:1"):
+        require_base(engine, "jetship-test/nowhere:1", target.platform)
+    with pytest.raises(ConfigError, match="is for arm64, and the target is amd64"):
+        require_base(engine, base, Catalog.load().platform("x86-64-cuda-12.4"))
+    require_base(engine, base, target.platform)
+    assert f"warning: no image {base} is known for debian-12" in capsys.readouterr().err
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/file").write_text("x")
+    archive, tag = tmp_path / "image.tar", "jetship-test/hollow:1"
+    with archive.open("wb") as out:
+        plan([Layer(tmp_path / "root")], "aarch64", {}).write(out, tag)
+    engine.images.load(archive.read_bytes())
+    try:
+        with pytest.raises(ConfigError, match=r"hollow:1 has no glibc and no Python 3\.11"):
+            require_base(engine, tag, target.platform)
+    finally:
+        engine.images.remove(tag, force=True)
 
 
 def test_base_of_another_machine_is_refused(engine, wheel, target, tmp_path):

@@ -224,3 +224,31 @@ def test_addresses_round_trip(text, address):
 def test_other_addresses_are_refused(text):
     with pytest.raises(ValueError, match=r"address|port"):
         Address.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["version: 1\n", "own_parts:\n  jetpack-4.6: {cuda_home: /c}\n", "targets: [{arch: 6.2}]\n"],
+)
+def test_only_what_a_task_uses_has_to_be_there(tmp_path, text):
+    path = tmp_path / "deploy.yaml"
+    path.write_text(text)
+    found = load_deployment(path, CATALOG)
+    assert (found.version, found.project, found.image) == (1, ".", None)
+
+
+def test_wrong_keys_and_what_is_not_known_are_told_together_in_the_order_of_the_file(tmp_path):
+    said = problems(
+        tmp_path,
+        ("project: ops", "projct: ops"),
+        ("{arch: 6.2}", "{arch: 6.2, platform: debian-21}"),
+        ("fat: true", "fat: perhaps"),
+        ("board: tx2", "board: tx9"),
+        ("canary: 1", "canary: -1"),
+    )
+    lines = said.splitlines()
+    assert lines[0] == "deploy.yaml has 5 problems"
+    places = [line.split()[0] for line in lines[1:6]]
+    assert [int(place.split(":")[1]) for place in places] == [2, 4, 5, 9, 11]
+    assert "platform 'debian-21' is not known" in lines[2]
+    assert "board 'tx9' is not known" in lines[4]

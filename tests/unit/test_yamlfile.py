@@ -218,10 +218,10 @@ def test_all_problems_are_told_at_once(refused):
     assert refused("nmae: x\nready: maybe\ninner: {size: -1, colour: 1}\n") == (
         "file.yaml has 5 problems\n"
         "  file.yaml:1:1: key 'name' is missing\n"
+        "  file.yaml:1:1: unknown key 'nmae'; did you mean 'name'?\n"
         "  file.yaml:2:1: ready: 'maybe' is neither true nor false\n"
         "  file.yaml:3:9: inner.size: -1 is not greater than 0\n"
-        "  file.yaml:3:19: inner.colour: 1 is not text; where text is meant, put it in quotes\n"
-        "  file.yaml:1:1: unknown key 'nmae'; did you mean 'name'?"
+        "  file.yaml:3:19: inner.colour: 1 is not text; where text is meant, put it in quotes"
     )
 
 

@@ -2,12 +2,12 @@
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import ConfigDict, Field, StringConstraints, field_validator
+from pydantic import ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from jetship import yamlfile
 from jetship.errors import ConfigError
@@ -16,8 +16,9 @@ from jetship.targets.catalog import Catalog
 from jetship.targets.device import Device, device_target
 from jetship.targets.model import Target
 from jetship.targets.resolve import DEFAULT_PLATFORM, resolve
-from jetship.yamlfile import Strict
+from jetship.yamlfile import FileError, Strict
 
+RowT = TypeVar("RowT", bound=Strict)
 Location = tuple[int | str, ...]
 
 
@@ -78,18 +79,18 @@ class Strategy(Strict):
 
 
 class Deployment(Strict):
-    """A whole deploy.yaml."""
+    """A whole deploy.yaml. No key has to be there before a task needs it."""
 
-    version: Literal[1]
-    project: str
+    version: Literal[1] = 1
+    project: str = "."
     """A folder or an sdist, relative to deploy.yaml, or a requirement ("torch-scatter==2.1.2")."""
     targets_file: str | None = None
     """The user's own boards, platforms and parts, relative to deploy.yaml."""
     own_parts: dict[str, OwnPaths] = Field(default_factory=dict)
     """By platform: what takes the place of its own parts."""
-    targets: tuple[TargetRow, ...] = Field(min_length=1)
+    targets: tuple[TargetRow, ...] = Field(default=(), min_length=1)
     build: BuildSettings = BuildSettings()
-    image: ImagePlan
+    image: ImagePlan | None = None
     fleet: Fleet = Fleet()
     strategy: Strategy = Strategy()
 
@@ -128,7 +129,12 @@ def load_deployment(path: Path, catalog: Catalog) -> Deployment:
     Raises:
         ConfigError: every problem, each with file, line and column.
     """
-    deployment = yamlfile.load(path, Deployment)
+    try:
+        deployment = yamlfile.load(path, Deployment)
+    except FileError as error:
+        found = list(_problems_of_what_can_be_read(path, catalog))
+        lines = [f"{yamlfile.place(path, row.location)}: {row.message}" for row in found]
+        raise FileError(path, [*error.problems, *lines]) from error
     found = list(_problems(deployment, catalog))
     if "==" not in deployment.project and not (path.parent / deployment.project).exists():
         message = f"there is no folder or sdist {deployment.project!r} here"
@@ -151,7 +157,7 @@ def own_paths_of(path: Path, catalog: Catalog) -> Mapping[str, OwnPaths]:
 def _require_none(path: Path, found: Sequence[Problem]) -> None:
     if found:
         lines = [f"{yamlfile.place(path, row.location)}: {row.message}" for row in found]
-        raise ConfigError(yamlfile.summary(path, lines))
+        raise FileError(path, lines)
 
 
 def targets_file_of(path: Path) -> Path | None:
@@ -204,7 +210,49 @@ def matrix(targets: Sequence[Target]) -> dict[str, list[dict[str, str | bool]]]:
 
 def _problems(deployment: Deployment, catalog: Catalog) -> Iterator[Problem]:
     targets: list[Target] = []
-    for number, row in enumerate(deployment.targets):
+    yield from _target_problems(enumerate(deployment.targets), catalog, targets)
+    yield from _own_problems(deployment.own_parts, catalog)
+    yield from _fleet_problems(deployment, catalog, targets)
+
+
+def _problems_of_what_can_be_read(path: Path, catalog: Catalog) -> Iterator[Problem]:
+    """Yield what does not fit together in a file that has wrong keys or values besides.
+
+    Whether devices have a target is left out: it may be among what cannot be read.
+    """
+    rows = yamlfile.top_level(path, "targets")
+    read = [(number, _read(TargetRow, row)) for number, row in enumerate(_listed(rows))]
+    yield from _target_problems([(n, row) for n, row in read if row is not None], catalog, [])
+    parts = yamlfile.top_level(path, "own_parts")
+    own = {name: _read(OwnPaths, row) for name, row in _mapped(parts).items()}
+    yield from _own_problems({name: row for name, row in own.items() if row is not None}, catalog)
+    fleet = _mapped(yamlfile.top_level(path, "fleet"))
+    for number, row in enumerate(_listed(fleet.get("devices"))):
+        device = _read(Device, row)
+        if device is not None:
+            yield from _board_problems(("fleet", "devices", number), device, catalog)
+
+
+def _read(model: type[RowT], row: object) -> RowT | None:
+    try:
+        return model.model_validate(row)
+    except ValidationError:
+        return None
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _mapped(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _target_problems(
+    rows: Iterable[tuple[int, TargetRow]], catalog: Catalog, targets: list[Target]
+) -> Iterator[Problem]:
+    """Yield what is wrong with the rows, and append their targets to `targets`."""
+    for number, row in rows:
         try:
             made = resolve(catalog, arch=row.arch, platform=row.platform, fat=row.fat)
         except ConfigError as error:
@@ -215,8 +263,6 @@ def _problems(deployment: Deployment, catalog: Catalog) -> Iterator[Problem]:
             if target.id in {other.id for other in targets}:
                 yield Problem(("targets", number), f"target {target.id} is given twice")
             targets.append(target)
-    yield from _own_problems(deployment.own_parts, catalog)
-    yield from _fleet_problems(deployment, catalog, targets)
 
 
 def _own_problems(own_parts: Mapping[str, OwnPaths], catalog: Catalog) -> Iterator[Problem]:
@@ -241,10 +287,7 @@ def _fleet_problems(
             yield Problem((*at, "name"), f"a device named {device.name!r} is there already")
         board = boards.get(device.board)
         if board is None:
-            close = difflib.get_close_matches(device.board, boards, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            message = f"board {device.board!r} is not known; {hint}known: {', '.join(boards)}"
-            yield Problem((*at, "board"), message)
+            yield from _board_problems(at, device, catalog)
             continue
         try:
             device_target(device, board, targets)
@@ -254,6 +297,15 @@ def _fleet_problems(
     if devices and deployment.strategy.canary > len(devices):
         message = f"{deployment.strategy.canary} canaries, and the fleet has {len(devices)} devices"
         yield Problem(("strategy", "canary"), message)
+
+
+def _board_problems(at: Location, device: Device, catalog: Catalog) -> Iterator[Problem]:
+    boards = [board.name for board in catalog.boards]
+    if device.board not in boards:
+        close = difflib.get_close_matches(device.board, boards, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        message = f"board {device.board!r} is not known; {hint}known: {', '.join(boards)}"
+        yield Problem((*at, "board"), message)
 
 
 def _one_line(error: ConfigError) -> str:

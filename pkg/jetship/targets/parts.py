@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, model_validator
+from pydantic_core import PydanticCustomError
 
 from jetship import yamlfile
 from jetship.targets.arch import Arch, ArchText
@@ -189,7 +190,9 @@ def _named(value: object, info: ValidationInfo) -> NamedPart:
     shelf = info.context if isinstance(info.context, Shelf) else Shelf()
     name = value if isinstance(value, str) else ""
     if name in shelf.damaged:
-        raise ValueError(f"the description of part {name!r} is wrong")
+        raise PydanticCustomError(
+            yamlfile.ELSEWHERE, "the description of part '{name}' is wrong", {"name": name}
+        )
     found = shelf.parts.get(name)
     if found is None:
         known = [name for name, one in shelf.parts.items() if one.part.kind == info.field_name]

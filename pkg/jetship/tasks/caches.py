@@ -13,7 +13,7 @@ from jetship.errors import ConfigError
 from jetship.store import Store, default_root
 from jetship.tasks.command import command
 from jetship.tasks.request import JSON_HELP
-from jetship.toolchain.cache import Tree, delete_unused, kinds, trees
+from jetship.toolchain.cache import Tree, delete_unused, kinds, left_behind, trees
 
 DEFAULT_AGE = "30d"
 SECONDS = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
@@ -22,12 +22,19 @@ SECONDS = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 @command(
     help={
         "prune": "delete the trees that were not used lately; they are made again when needed",
-        "older-than": "how long a tree has not been used: 12h, 30d, 8w (default: 30d)",
+        "older-than": "how long a tree has not been used: 12h, 30d, 8w (default: 30d); without "
+        "--prune, show what would be deleted",
+        "all": "list every tree",
         "json": JSON_HELP,
     }
 )
 def cache(
-    _: Context, *, prune: bool = False, older_than: str = DEFAULT_AGE, json: bool = False
+    _: Context,
+    *,
+    prune: bool = False,
+    older_than: str = "",
+    all: bool = False,  # noqa: A002
+    json: bool = False,
 ) -> None:
     """Say what the cache holds and how large it is, and delete old trees.
 
@@ -35,14 +42,19 @@ def cache(
     one beside the old. One that a running process uses, or that a folder of `toolchain --export`
     links to, is never deleted; nor are downloads, of which trees are made again.
 
+    Work in progress that was broken off a day ago or more is deleted with them.
+
         invoke cache
+        invoke cache --older-than 2w
         invoke cache --prune --older-than 2w
     """
     store = Store(default_root())
-    age = _seconds(older_than)
+    length = older_than or DEFAULT_AGE
+    age = _seconds(length)
     found, sizes = trees(store), kinds(store)
     now = time.time()
     old = [tree for tree in found if not tree.kept and now - tree.used >= age]
+    broken_off = left_behind(store)
     removed = delete_unused(store, age) if prune else []
     if json:
         console.emit_json(
@@ -51,6 +63,7 @@ def cache(
                 "bytes": sizes,
                 "trees": [_row(tree) for tree in found if tree not in removed],
                 "older_than_seconds": age,
+                "broken_off_bytes": 0 if prune else broken_off,
                 "unused": [tree.name for tree in old if tree not in removed],
                 "removed": [_row(tree) for tree in removed],
             }
@@ -60,14 +73,16 @@ def cache(
         for tree in removed:
             console.emit(f"deleted {tree.name} ({_shown(tree.size)})")
         console.note(f"{_counted(removed)} deleted")
+        if broken_off:
+            console.note(f"{_shown(broken_off)} of work that was broken off deleted")
         return
-    _print(store, found, sizes)
-    if old:
-        option = "" if older_than == DEFAULT_AGE else f" --older-than {older_than}"
-        console.note(
-            f"{_counted(old)} not used for {older_than}: `invoke cache --prune{option}` deletes "
-            "what no process uses then"
-        )
+    _print_kinds(store, found, sizes)
+    _print_trees(found if all else old if older_than else [])
+    option = "" if length == DEFAULT_AGE else f" --older-than {length}"
+    told = [f"{_counted(old)} not used for {length}"] if old else []
+    told += [f"{_shown(broken_off)} of work that was broken off"] if broken_off else []
+    if told:
+        console.note(f"`invoke cache --prune{option}` deletes {' and '.join(told)}")
 
 
 def _counted(some: Sequence[Tree]) -> str:
@@ -75,11 +90,15 @@ def _counted(some: Sequence[Tree]) -> str:
     return f"{number} ({_shown(sum(tree.size for tree in some))})"
 
 
-def _print(store: Store, found: list[Tree], sizes: dict[str, int]) -> None:
+def _print_kinds(store: Store, found: Sequence[Tree], sizes: dict[str, int]) -> None:
     console.emit(f"{store.root}: {_shown(sum(sizes.values()))}")
     for kind, size in sizes.items():
-        console.emit(f"{_shown(size):>10}  {kind}")
-    for tree in found:
+        number = f", {len(found)} of them (--all lists them)" if kind == "trees" else ""
+        console.emit(f"{_shown(size):>10}  {kind}{number}")
+
+
+def _print_trees(some: Sequence[Tree]) -> None:
+    for tree in some:
         day = datetime.fromtimestamp(tree.used, UTC).date()
         kept = f" ({tree.kept})" if tree.kept else ""
         console.emit(f"{_shown(tree.size):>14}  {tree.name}, used {day}{kept}")

@@ -12,7 +12,7 @@ from jetship import console, pipeline
 from jetship.check.api import render
 from jetship.engine import architecture_of, connect, label_of
 from jetship.errors import CheckError, ConfigError, ImageError, NothingSelectedError
-from jetship.image.base import base_image
+from jetship.image.base import base_image, require_base
 from jetship.image.build import build_image, image_tag
 from jetship.image.runline import run_lines
 from jetship.image.smoke import smoke as run_smoke
@@ -20,9 +20,9 @@ from jetship.image.stubs import emulation_stubs
 from jetship.image.wheelfile import libraries, read_wheel
 from jetship.store import Store, default_root, sha256_of
 from jetship.targets.catalog import Catalog
-from jetship.targets.deployment import Deployment, load_deployment
+from jetship.targets.deployment import ImagePlan
 from jetship.targets.deployment import matrix as github_matrix
-from jetship.targets.model import Platform, Target
+from jetship.targets.model import Target
 from jetship.tasks.command import Reported, command
 from jetship.tasks.request import (
     DEPLOY_FILE,
@@ -34,6 +34,7 @@ from jetship.tasks.request import (
     Known,
     deployment_of,
     targets_of,
+    targets_of_file,
     wheel_for,
 )
 from jetship.toolchain.own import OwnParts, OwnSupply
@@ -80,10 +81,10 @@ def image(
         (target, wheel_for(target, given=wheel, dist=dist, own=own.of(target)))
         for target in targets
     ]
-    deployment = _deployment(catalog, deploy)
+    named = _image_plan(catalog, deploy)
     client = connect()
     settings: dict[str, Any] = {"client": client, "base": base, "own": own}
-    rows = [_assemble(catalog, target, path, deployment, **settings) for target, path in chosen]
+    rows = [_assemble(catalog, target, path, named, **settings) for target, path in chosen]
     if json:
         console.emit_json({"images": rows})
         return
@@ -98,7 +99,7 @@ def _assemble(
     catalog: Catalog,
     target: Target,
     wheel: Path,
-    deployment: Deployment,
+    named: ImagePlan,
     *,
     client: docker.DockerClient,
     base: str,
@@ -115,7 +116,7 @@ def _assemble(
         )
     platform = target.platform
     if base:
-        _warn_of_unknown_base(platform, base)
+        require_base(client, base, platform)
     else:
         content = prepare_base(platform, store)
         base = base_image(
@@ -129,7 +130,7 @@ def _assemble(
         wheel=wheel,
         target=target,
         base=base,
-        repository=deployment.image.repository,
+        repository=named.repository,
         report=report,
         client=client,
     )
@@ -137,7 +138,7 @@ def _assemble(
         target=target,
         image=made.tag,
         catalog=catalog,
-        command=deployment.image.smoke,
+        command=named.smoke,
         stubs=_emulation_stubs(target, wheel, store, own_parts),
     )
     return {
@@ -150,13 +151,6 @@ def _assemble(
     }
 
 
-def _warn_of_unknown_base(platform: Platform, base: str) -> None:
-    """Let an image through whose tag is on no list, and say so."""
-    if base not in platform.base_images:
-        known = ", ".join(platform.base_images) or "none"
-        console.warn(f"no image {base} is known for {platform.name}; known ones: {known}")
-
-
 def _emulation_stubs(target: Target, wheel: Path, store: Store, own_parts: OwnParts) -> Path | None:
     """Return the stand-in libraries without which an emulated run cannot load the wheel."""
     if target.platform.kind != "emulation":
@@ -164,14 +158,16 @@ def _emulation_stubs(target: Target, wheel: Path, store: Store, own_parts: OwnPa
     return emulation_stubs(dict(libraries(wheel)), prepare(target, store, own_parts), store)
 
 
-def _deployment(catalog: Catalog, deploy: str) -> Deployment:
+def _image_plan(catalog: Catalog, deploy: str) -> ImagePlan:
     found = deployment_of(catalog, deploy)
-    if found is None:
+    if found is None or found.image is None:
+        lacks = "does not exist" if found is None else "has no `image`"
         raise ConfigError(
-            f"{deploy} does not exist, and the image's name and smoke command are in it",
-            fix="write one; jetship's own deploy.yaml is an example with comments",
+            f"{deploy} {lacks}, which says the image's name and smoke command",
+            fix="add `image: {repository: my/ops, smoke: [python3, -c, pass]}` to it; jetship's "
+            "own deploy.yaml is an example with comments",
         )
-    return found
+    return found.image
 
 
 @command(records={"asked": Asked, "known": Known}, help=OPTIONS_HELP)
@@ -195,7 +191,7 @@ def smoke(
     catalog = known.catalog(deploy)
     store = Store(default_root())
     targets = targets_of(catalog, asked, deploy=deploy)
-    deployment = _deployment(catalog, deploy)
+    named = _image_plan(catalog, deploy)
     client = connect()
     own = Given().supply(catalog, deploy)
     answers = {}
@@ -203,9 +199,9 @@ def smoke(
         path = wheel_for(target, given=wheel, dist=dist, own=own.of(target))
         answers[target.id] = run_smoke(
             target=target,
-            image=_image_of(path, target, deployment, client),
+            image=_image_of(path, target, named, client),
             wheel=path,
-            command=deployment.image.smoke,
+            command=named.smoke,
             client=client,
             toolchain=prepare(target, store, own.of(target)),
             store=store,
@@ -233,11 +229,9 @@ def _disagreements(answer: Mapping[str, Any]) -> str:
     )
 
 
-def _image_of(
-    wheel: Path, target: Target, deployment: Deployment, client: docker.DockerClient
-) -> str:
+def _image_of(wheel: Path, target: Target, named: ImagePlan, client: docker.DockerClient) -> str:
     """Return the name of the wheel's image, which must have been made."""
-    tag = image_tag(deployment.image.repository, read_wheel(wheel), target)
+    tag = image_tag(named.repository, read_wheel(wheel), target)
     if architecture_of(client, tag) is None:
         raise NothingSelectedError(
             f"the engine has no image {tag}",
@@ -273,5 +267,5 @@ def matrix(
     if format != "github":
         raise ConfigError(f"matrix format {format!r} is not known", fix="--format github")
     catalog = known.catalog(deploy)
-    targets = load_deployment(Path(deploy), catalog).resolve_targets(catalog)
+    targets = targets_of_file(catalog, deploy)
     console.emit(json.dumps(github_matrix(targets)))

@@ -121,7 +121,22 @@ def targets_of(catalog: Catalog, asked: Asked, *, deploy: str) -> tuple[Target, 
             f"no target: --arch is not given and there is no {deploy}",
             fix="name a compute capability, such as --arch 6.2",
         )
-    return load_deployment(Path(deploy), catalog).resolve_targets(catalog)
+    return targets_of_file(catalog, deploy)
+
+
+def targets_of_file(catalog: Catalog, deploy: str) -> tuple[Target, ...]:
+    """Return the targets of a deploy.yaml.
+
+    Raises:
+        ConfigError: it is wrong, or has none.
+    """
+    found = load_deployment(Path(deploy), catalog)
+    if not found.targets:
+        raise ConfigError(
+            f"no target: --arch is not given and {deploy} has no `targets`",
+            fix=f"name a compute capability, such as --arch 6.2, or add `targets` to {deploy}",
+        )
+    return found.resolve_targets(catalog)
 
 
 def _targets_by_id(catalog: Catalog, asked: Asked) -> tuple[Target, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jetship import usage
-from jetship.store import Store, disk_errors, sweep, write_atomically
+from jetship.store import Store, disk_errors, is_left_behind, sweep, write_atomically
 from jetship.toolchain.export import MARKER
 
 BLOCK_BYTES = 512  # the unit of st_blocks, whatever the disk's own is
@@ -65,6 +65,11 @@ def delete_unused(store: Store, older_than: float) -> list[Tree]:
         removed = [tree for tree in old if _delete(store, tree)]
         _delete_rubbish(store)
     return removed
+
+
+def left_behind(store: Store) -> int:
+    """Return the bytes of work in progress that was broken off: what `delete_unused` deletes."""
+    return sum(_size(folder) for folder in _rubbish(store) if is_left_behind(folder))
 
 
 def remember_export(store: Store, folder: Path) -> None:
@@ -133,8 +138,11 @@ def _delete(store: Store, tree: Tree) -> bool:
 
 def _delete_rubbish(store: Store) -> None:
     """Delete what processes that were killed a day ago or more left behind."""
-    sweep((store.root / "tmp").glob("*"))
-    sweep((store.root / "trees").glob(".*"))
+    sweep(_rubbish(store))
+
+
+def _rubbish(store: Store) -> list[Path]:
+    return [*(store.root / "tmp").glob("*"), *(store.root / "trees").glob(".*")]
 
 
 def _size(folder: Path) -> int:

@@ -227,14 +227,12 @@ def test_unreadable_pin(check, of, data):
     assert found.outcome == "fail"
 
 
-def test_a_wheel_for_another_arch_of_the_platform_is_not_said_to_be_of_this_target(
-    check, of, member, catalog
-):
+def test_a_pin_for_another_arch_of_the_platform_says_so(check, of, catalog):
     (orin,) = resolve(catalog, arch="8.7", platform="debian-12")
-    extra = {"jetship.json": json.dumps(PIN).encode()}
-    spec = WheelSpec({f"pkg/_C{EXT}": member("good.so")}, extra=extra)
-    (finding,) = of(check(spec, target=orin), "pin")
-    if finding.outcome == "pass":
-        assert "built for sm62-debian-12, which is debian-12 as well" in finding.reason
-    else:
-        assert "device code" in " ".join(finding.evidence)
+    data = Pin.model_validate(PIN).to_json()
+    report = check("good.so", target=orin, extra={"jetship.json": data})
+    (found,) = of(report, "pin")
+    assert found.reason == (
+        "built for sm62-debian-12, which is debian-12 as well; device-code tells the rest"
+    )
+    assert report.outcome == "fail"

@@ -41,12 +41,15 @@ def test_the_cache_is_shown_and_nothing_is_deleted(call, old):
     code, out, err = call()
     assert code == 0
     assert out.startswith(f"{default_root()}: ")
-    assert f"MB  {old.name}, used 20" in out
+    assert "trees, 1 of them (--all lists them)" in out
+    assert old.name not in out
+    assert f"MB  {old.name}, used 20" in call("--all")[1]
     assert "--prune" not in err
-    assert (
-        "1 tree (0.0 MB) not used for 2w: `invoke cache --prune --older-than 2w`"
-        in call("--older-than", "2w")[2]
-    )
+    _, out, err = call("--older-than", "2w")
+    assert f"MB  {old.name}, used 20" in out
+    said = "`invoke cache --prune --older-than 2w` deletes 1 tree (0.0 MB) not used for 2w"
+    assert said in err
+    assert "work that was broken off" not in err
     assert old.is_dir()
 
 
@@ -57,6 +60,18 @@ def test_what_is_old_is_deleted_when_asked(call, old):
     assert (code, out.startswith(f"deleted {old.name} (")) == (0, True)
     assert "1 tree (0.0 MB) deleted" in err
     assert not old.exists()
+
+
+def test_work_that_was_broken_off_is_told_and_deleted(call, old):
+    folder = default_root() / "tmp/killed"
+    folder.mkdir(parents=True)
+    (folder / "f").write_text("x" * 300_000)
+    assert "broken off" not in call()[2]
+    then = time.time() - 2 * DAY
+    os.utime(folder, (then, then))
+    assert "deletes 0.3 MB of work that was broken off" in call()[2]
+    assert "0.3 MB of work that was broken off deleted" in call("--prune")[2]
+    assert not folder.exists()
 
 
 def test_the_cache_as_json(call, old):
