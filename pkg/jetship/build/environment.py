@@ -34,12 +34,24 @@ SYSCONFIG_MODULE = "_jetship_sysconfigdata"
 HOST_CONFIG = Path("crt/host_config.h")
 _GCC_LIMIT = re.compile(r"__GNUC__ > (\d+)")
 
-# nvcc hands its own halves to the host compiler; caching those as well would only take space.
+# nvcc hands its own halves to the host compiler; caching those as well would only take space. A
+# project's --threads would run as many compilers again in each of MAX_JOBS, which memory decided.
 _NVCC = """\
 #!/bin/sh
 # Written by jetship: nvcc, behind the compiler cache where the build has one.
 cache=${{JETSHIP_CCACHE:-}}
 unset JETSHIP_CCACHE
+before=
+for word do
+    shift
+    case $before$word in
+    --threads[0-9]* | -t[0-9]*) case $before in ?*) word=1 ;; esac ;;
+    --threads=*) word=--threads=1 ;;
+    -t=*) word=-t=1 ;;
+    esac
+    case $word in --threads | -t) before=$word ;; *) before= ;; esac
+    set -- "$@" "$word"
+done
 {compiler_check}
 exec ${{cache:+"$cache"}} {nvcc} "$@"
 """

@@ -33,7 +33,7 @@ def adapt(build_extension):
     """Let setuptools build in parallel; `build_extension` is torch's own class.
 
     A class that builds an extension in its own way (by CMake, say) may count on the order, so its
-    extensions are built one by one.
+    extensions are built one by one; so are those of ninja, which is parallel by itself.
     """
     jobs = int(os.environ.get("MAX_JOBS") or 1)
     if jobs < 2:
@@ -70,7 +70,9 @@ def adapt(build_extension):
     one_by_one = build_ext._build_extensions_serial
 
     def extensions_at_once(self):
-        if type(self).build_extension not in usual or len(self.extensions) < 2:
+        own = type(self).build_extension not in usual
+        # ninja runs as many compilers as it may for one extension, and knows of no other ninja.
+        if own or getattr(self, "use_ninja", False) or len(self.extensions) < 2:
             return one_by_one(self)
         failed = in_children([functools.partial(self.build_extension, e) for e in self.extensions])
         if failed:
