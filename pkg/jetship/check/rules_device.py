@@ -48,13 +48,32 @@ def _one(member: Member, facts: Facts) -> Finding:
         reason = f"it has no {' and no '.join(missing)}"
         if any(part.startswith("machine code") for part in missing):
             reason += ": no kernel would start on that GPU"
-        fix = f"set TORCH_CUDA_ARCH_LIST={facts.target.arch_list!r}, as `invoke build` does"
-        return Finding(_RULE, "fail", member.name, reason, have, fix)
+        return Finding(_RULE, "fail", member.name, reason, have, _how_to_add(final, facts))
     wanted = {code.arch for code in facts.target.code}
     extra = sorted({image.arch for image in final} - wanted)
     reason = f"it has device code for {facts.target.arch_list}"
     reason += f", and also for {', '.join(map(str, extra))}" if extra else ""
     return Finding(_RULE, "pass", member.name, reason, have, grade="exact")
+
+
+def _how_to_add(images: list[DeviceImage], facts: Facts) -> str:
+    """Say how the missing code gets in: by torch's list, or by nvcc where that was not asked."""
+    pin = facts.wheel.pin
+    if pin is None or pin.target != facts.target.id:
+        return f"set TORCH_CUDA_ARCH_LIST={facts.target.arch_list!r}, as `invoke build` does"
+    sass = {image.arch for image in images if image.kind == "sass"}
+    ptx = {image.arch for image in images if image.kind == "ptx" and not image.variant}
+    words = [
+        f"-gencode=arch=compute_{code.arch.number},code={kind}_{code.arch.number}"
+        for code in facts.target.code
+        for kind, there in (("sm", code.arch in sass), ("compute", code.arch in ptx))
+        if not there and (kind == "sm" or code.ptx)
+    ]
+    return (
+        "the project sets its own archs (-gencode or -arch in its setup.py), so that "
+        "TORCH_CUDA_ARCH_LIST has no say; add these in deploy.yaml, if its kernels are made for "
+        f'that GPU: build: {{env: {{NVCC_APPEND_FLAGS: "{" ".join(words)}"}}}}'
+    )
 
 
 def _missing(images: list[DeviceImage], facts: Facts) -> Iterator[str]:

@@ -28,6 +28,8 @@ WHERE = __file__
 ROCM_HOME = "/opt/rocm"
 CUDA_HOME = os.environ.get("CUDA_HOME", "/usr/local/cuda")
 def _get_cuda_arch_flags(cflags=None):
+    if any("arch" in flag for flag in cflags or ()):
+        return []
     flags = []
     for arch in os.environ["TORCH_CUDA_ARCH_LIST"].replace(" ", ";").split(";"):
         if arch not in ("5.3", "6.2"):

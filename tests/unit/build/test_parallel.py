@@ -1,4 +1,4 @@
-"""Builds without ninja, by the real setuptools; the compiler only says when it starts and ends."""
+"""Builds by the real setuptools; the compiler only says when it starts and ends."""
 
 import os
 import sys
@@ -35,7 +35,7 @@ else:
 Path(sys.argv[sys.argv.index("-o") + 1]).touch()
 """
 SETUP = """\
-import sys
+import os, sys, time
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 import _jetship_parallel
@@ -44,6 +44,26 @@ class TorchsBuildExtension(build_ext):
     pass
 
 _jetship_parallel.adapt(TorchsBuildExtension)
+
+class WithNinja(TorchsBuildExtension):
+    use_ninja = True
+
+    def build_extensions(self):
+        # As torch's class: a file in the folder of all extensions, which a program then reads.
+        def by_plan(sources, output_dir=None, **words):
+            os.makedirs(output_dir, exist_ok=True)
+            plan = os.path.join(output_dir, "build.ninja")
+            with open(plan, "w") as stream:
+                stream.write(" ".join(sources))
+            time.sleep(0.3)
+            with open(plan) as stream:
+                assert stream.read() == " ".join(sources), "another extension wrote build.ninja"
+            objects = self.compiler.object_filenames(sources, output_dir=output_dir)
+            for source, made in zip(sources, objects):
+                self.spawn([*self.compiler.compiler, "-c", source, "-o", made])
+            return objects
+        self.compiler.compile = by_plan
+        super().build_extensions()
 
 class Own(TorchsBuildExtension):
     def build_extension(self, ext):
@@ -141,5 +161,12 @@ def test_a_project_that_builds_extensions_its_own_way_gets_them_one_by_one(build
     done, events = build("one=a.c,b.c", "two=c.c,d.c", jobs=4, wait_for=2, command="Own")
     assert done.ok, done.stderr
     assert most_at_once(events) == 2
+    assert events.index("link") < events.index("begin c.c")
+    assert built(tmp_path) == ["one", "two"]
+
+
+def test_extensions_with_ninja_do_not_write_over_each_others_plan(build, tmp_path):
+    done, events = build("one=a.c,b.c", "two=c.c,d.c", jobs=4, command="WithNinja")
+    assert done.ok, done.stderr
     assert events.index("link") < events.index("begin c.c")
     assert built(tmp_path) == ["one", "two"]

@@ -197,6 +197,27 @@ def test_a_release_makes_code_for_archs_of_the_target_that_are_younger(ask, arch
     ], done.stderr
 
 
+@pytest.mark.parametrize(
+    ("flag", "expected"),
+    [
+        ("-ccbin=/tools/aarch64-linux-gnu-gcc", "-gencode=arch=compute_62,code=sm_62"),
+        ("-I/home/archer/include", "-gencode=arch=compute_62,code=sm_62"),
+        ("-arch=compute_50", ""),
+        ("--gpu-architecture=sm_62", ""),
+        ("-gencode=arch=compute_75,code=sm_75", ""),
+        ("arch=compute_75,code=sm_75", ""),
+        ("--generate-code=arch=compute_75,code=sm_75", ""),
+    ],
+)
+def test_only_flags_that_choose_archs_take_the_place_of_the_targets(ask, flag, expected):
+    done = ask(
+        "from torch.utils import cpp_extension",
+        f"print(*cpp_extension._get_cuda_arch_flags(['-O3', {flag!r}]))",
+        TORCH_CUDA_ARCH_LIST="6.2",
+    )
+    assert done.stdout == f"{expected}\n", done.stderr
+
+
 @pytest.mark.parametrize("arch_list", ["8.6", "7.2;8.6", "nonsense"])
 def test_archs_of_neither_the_release_nor_the_target_are_the_releases_to_refuse(ask, arch_list):
     done = ask(

@@ -6,6 +6,7 @@ import struct
 import make_corpus
 import pytest
 from jetship.check.libraries import TargetLibraries
+from jetship.pin import Pin, PinnedCuda, PinnedPython, PinnedTool, PinnedTorch
 from jetship.targets.resolve import resolve
 from wheelspec import EXT, WheelSpec
 
@@ -424,6 +425,21 @@ class TestDerivedSymbols:
         assert findings[0].evidence[0].startswith("puts")
 
 
+def pin_for(target: str) -> dict[str, bytes]:
+    pin = Pin(
+        tool=PinnedTool(version="0"),
+        target=target,
+        platform="debian-12",
+        platform_kind="emulation",
+        machine="aarch64",
+        torch=PinnedTorch(version="2.7.1", cuda=None, cxx11_abi=True),
+        cuda=PinnedCuda(version="11.8", code=()),
+        python=PinnedPython(interpreter="cp311", abi="cp311"),
+        glibc_floor="2.17",
+    )
+    return {"jetship.json": pin.to_json()}
+
+
 class TestDeviceCode:
     def test_exact_arch(self, check, of):
         (finding,) = of(check("good.so"), "device-code")
@@ -434,6 +450,19 @@ class TestDeviceCode:
         assert finding.outcome == "fail"
         assert "no machine code for 6.2 (its PTX for 5.0 would be" in finding.reason
         assert finding.evidence == ("sm_72", "compute_50")
+
+    def test_a_project_with_archs_of_its_own_is_told_how_to_add_the_targets(
+        self, check, of, catalog
+    ):
+        (finding,) = of(check("sm72.so"), "device-code")
+        assert finding.fix.startswith("set TORCH_CUDA_ARCH_LIST='6.2'")
+        (finding,) = of(check("sm72.so", extra=pin_for("sm62-debian-12")), "device-code")
+        assert "the project sets its own archs" in finding.fix
+        assert 'NVCC_APPEND_FLAGS: "-gencode=arch=compute_62,code=sm_62"' in finding.fix
+        (wants_ptx,) = resolve(catalog, arch="6.2+PTX", platform="debian-12")
+        report = check("good.so", target=wants_ptx, extra=pin_for(wants_ptx.id))
+        (finding,) = of(report, "device-code")
+        assert '"-gencode=arch=compute_62,code=compute_62"' in finding.fix
 
     def test_ptx_is_asked_for(self, check, of, catalog):
         (wants_ptx,) = resolve(catalog, arch="6.2+PTX", platform="debian-12")

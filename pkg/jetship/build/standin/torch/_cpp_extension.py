@@ -1,10 +1,16 @@
 """What the target's own cpp_extension is told after it was loaded."""
 
 import os
+import re
 
 import _jetship_parallel
 
 from torch._standin import FACTS
+
+# How nvcc is told for which GPUs; "arch=" comes as a word of its own behind -gencode.
+_CHOOSES_ARCHS = re.compile(
+    r"(?:^|\s)(?:-arch|--gpu-architecture|--?gencode|--generate-code|arch=)"
+)
 
 # Toolkits that a release may have found on the build machine.
 _OTHER_HOMES = ("CUDNN_HOME", "ROCM_HOME", "MIOPEN_HOME", "HIP_HOME", "SYCL_HOME")
@@ -24,11 +30,13 @@ def adapt(module):
 def _with_archs_of_target(own):
     """Let a release make code for archs that are younger than itself.
 
-    It knows archs by a list inside of the function; what nvcc takes is nvcc's to say.
+    It knows archs by a list inside of the function; what nvcc takes is nvcc's to say. And it takes
+    every flag with "arch" in it for a choice of archs, -ccbin=aarch64-linux-gnu-gcc as well.
     """
     target = {"%d.%d" % tuple(pair): "%d%d" % tuple(pair) for pair in FACTS["code"]}
 
     def _get_cuda_arch_flags(cflags=None):
+        cflags = [flag for flag in cflags or () if _CHOOSES_ARCHS.search(flag)]
         try:
             return own(cflags)
         except ValueError:
