@@ -97,7 +97,8 @@ _FAST_TRANSFORMERS = """
         torch.sin(torch.arange(240.0) * step).reshape(2, 3, 5, 8) for step in (1.0, 0.7, 0.3)
     )
     result += causal_dot_product(queries, keys, values).flatten().tolist()
-    points, planes = queries.reshape(30, 8).contiguous(), torch.cos(torch.arange(45.0)).reshape(5, 9)
+    points = queries.reshape(30, 8).contiguous()
+    planes = torch.cos(torch.arange(45.0)).reshape(5, 9)
     result += compute_hashes(points, planes).flatten().tolist()
     """
 FAST_TRANSFORMERS = Public("pytorch-fast-transformers==0.4.0", _FAST_TRANSFORMERS)
@@ -109,12 +110,13 @@ FAST_TRANSFORMERS_AS_ADVISED = Public(
 )
 CAUSAL_CONV1D = Public("causal-conv1d==1.7.0", "")
 
+TARGETS = ("sm62-debian-12", "sm72-debian-11", "sm87-debian-13")
 CASES = [
     (CHAMFERDIST, "sm62-debian-12"),
     (FAST_TRANSFORMERS_AS_ADVISED, "sm62-debian-12"),
-    *((TORCH_POINTS_KERNELS, name) for name in ("sm62-debian-12", "sm72-debian-11", "sm87-debian-13")),
-    *((TORCH_SCATTER, name) for name in ("sm62-debian-12", "sm72-debian-11", "sm87-debian-13")),
-]  # fmt: skip
+    *((TORCH_POINTS_KERNELS, name) for name in TARGETS),
+    *((TORCH_SCATTER, name) for name in TARGETS),
+]
 
 
 def target_of(name: str) -> Target:
@@ -263,7 +265,7 @@ def images(engine):
 @pytest.mark.parametrize(
     ("public", "name"), CASES, ids=[f"{public.requirement}-{name}" for public, name in CASES]
 )
-def test_a_public_release_computes_on_the_target_what_it_computes_here(
+def test_a_public_release_computes_on_the_target_what_it_computes_here(  # noqa: PLR0917
     public, name, work, base_with, native, images
 ):
     (row,) = work("build", public, name).good().json["wheels"]
