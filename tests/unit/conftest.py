@@ -3,10 +3,15 @@ import socket
 from typing import NoReturn
 
 import pytest
+from hypothesis import settings
 from jetship import usage
 from jetship.store import Store
 from jetship.targets.catalog import Catalog
 from jetship.targets.model import Platform
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 def _refuse(*args: object, **options: object) -> NoReturn:

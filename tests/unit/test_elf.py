@@ -159,7 +159,7 @@ def test_foreign_machines_are_named():
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_cut_off_anywhere_is_an_elf_error(good, data):
     size = data.draw(st.integers(0, len(good) - 1))
     with pytest.raises(ElfError):
@@ -167,7 +167,7 @@ def test_cut_off_anywhere_is_an_elf_error(good, data):
 
 
 @given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), max_size=12))
-@settings(max_examples=1500, deadline=1000)
+@settings(max_examples=1500)
 def test_damaged_bytes_give_facts_or_an_elf_error(good, edits):
     damaged = bytearray(good)
     # Most of a library is code; what is read lies in its first 1,200 bytes, and in the

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jetship.errors import ConfigError
 from jetship.yamlfile import Strict, load
@@ -93,7 +93,6 @@ def test_what_is_meant_is_read(tmp_path, text, value):
     assert (found, type(found)) == (value, type(value))
 
 
-@settings(deadline=None)
 @given(st.integers(0, 999), st.from_regex(r"[0-9]{1,3}", fullmatch=True))
 def test_a_version_keeps_all_its_digits(tmp_path_factory, major, minor):
     folder = tmp_path_factory.getbasetemp()
@@ -107,7 +106,6 @@ PLAIN = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(PLAIN)
 def test_quoted_yaml_is_read_back_as_it_was_written(tmp_path_factory, value):
     path = tmp_path_factory.getbasetemp() / "plain.yaml"
@@ -117,7 +115,6 @@ def test_quoted_yaml_is_read_back_as_it_was_written(tmp_path_factory, value):
     assert load(path, Anything).value == value
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8")))
 def test_any_text_is_a_value_or_a_config_error(tmp_path_factory, text):
     path = tmp_path_factory.getbasetemp() / "any.yaml"
@@ -126,7 +123,6 @@ def test_any_text_is_a_value_or_a_config_error(tmp_path_factory, text):
         load(path, Outer)
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=8))
 def test_a_repeated_key_is_refused_wherever_it_stands(tmp_path_factory, keys):
     path = tmp_path_factory.getbasetemp() / "keys.yaml"

@@ -110,7 +110,7 @@ def test_missing_metadata(tmp_path, wheel, lost):
 
 
 @given(share=st.floats(0, 1, exclude_max=True))
-@settings(max_examples=60, deadline=None, suppress_health_check=FIXTURE_IS_SAFE)
+@settings(max_examples=60, suppress_health_check=FIXTURE_IS_SAFE)
 def test_a_cut_off_wheel_is_refused(tmp_path, wheel, target, libraries, share):
     path = tmp_path / NAME
     path.write_bytes(wheel[: int(share * len(wheel))])
@@ -121,7 +121,7 @@ def test_a_cut_off_wheel_is_refused(tmp_path, wheel, target, libraries, share):
 @given(
     flips=st.lists(st.tuples(st.integers(0, 1 << 30), st.integers(0, 7)), min_size=1, max_size=4)
 )
-@settings(max_examples=300, deadline=None, suppress_health_check=FIXTURE_IS_SAFE)
+@settings(max_examples=300, suppress_health_check=FIXTURE_IS_SAFE)
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_damaged_wheel_never_passes(tmp_path, wheel, target, libraries, flips):
     damaged = bytearray(wheel)
