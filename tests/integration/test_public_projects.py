@@ -16,6 +16,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import docker.errors
 import pytest
 from engine import running_engine
 from jetship import proc
@@ -258,7 +259,7 @@ def images(engine):
     made: list[str] = []
     yield made
     for name in made:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(docker.errors.DockerException):
             engine.images.remove(name, force=True)
 
 

@@ -149,9 +149,11 @@ def _lay_out_cuda(toolchain: Toolchain, view: Path) -> None:
     pinned = real.resolve().is_relative_to(toolchain.root.parent)
     # A part's name is made of its packages' digests. Of a user's toolkit ccache reads the programs.
     check = f"string:{real.resolve().name}" if pinned else "content"
+    # nvcc takes flags from these as well, which its command line does not show.
+    flags = " $NVCC_PREPEND_FLAGS $NVCC_APPEND_FLAGS" if pinned else ""
     text = _NVCC.format(
         nvcc=shlex.quote(str(real / "bin/nvcc")),
-        compiler_check=f"export CCACHE_COMPILERCHECK={shlex.quote(check)}",
+        compiler_check=f'export CCACHE_COMPILERCHECK="{check}{flags}"',
     )
     write_program(view / "bin/nvcc", text)
 

@@ -225,6 +225,20 @@ def test_nvcc_is_the_toolchains_own_and_gets_its_words_as_they_are(cross, toolch
     assert call_nvcc(cross, *words) == [f"{toolchain.cuda_home}/bin/nvcc", *words]
 
 
+@pytest.mark.parametrize(
+    ("words", "become"),
+    [
+        (["--threads", "4"], ["--threads", "1"]),
+        (["-t", "8"], ["-t", "1"]),
+        (["--threads=4"], ["--threads=1"]),
+        (["-t=4"], ["-t=1"]),
+        (["-O3", "4", "-t1.cu"], ["-O3", "4", "-t1.cu"]),
+    ],
+)
+def test_nvcc_runs_one_compiler_however_many_threads_a_project_asks_for(cross, words, become):
+    assert call_nvcc(cross, *words, "x y.cu")[1:] == [*become, "x y.cu"]
+
+
 def test_nvcc_goes_through_the_compiler_cache_and_its_own_halves_do_not(
     toolchain, target, tmp_path
 ):
