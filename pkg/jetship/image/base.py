@@ -111,7 +111,7 @@ def require_base(client: docker.DockerClient, base: str, platform: Platform) -> 
 
 def _require_l4t(base: str, platform: Platform) -> None:
     """Refuse a tag such as r32.7.1 where the platform is of another L4T than 32."""
-    found = re.search(r":(?:.*[^0-9a-z])?r(\d\d)\.\d", base.rpartition("/")[2])
+    found = re.search(r":(?:[^/]*[^0-9a-z/])?r(\d\d)\.\d[^/]*$", base)
     majors = sorted({release.partition(".")[0] for release in platform.l4t})
     if found and majors and f"r{found[1]}" not in majors:
         raise ConfigError(

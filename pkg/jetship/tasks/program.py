@@ -33,7 +33,7 @@ class JetshipProgram(Program):
             raise Exit(code=told.exit_code) from None
 
     def _told(self, error: ParseError) -> ConfigError:
-        valueless = re.fullmatch(r"Flag (?:<Argument: )?'?-*([^' >]*).* needed value.*", str(error))
+        valueless = re.fullmatch(r"Flag <Argument: ([\w-]+).*> needed value.*", str(error))
         if valueless is not None:
             return ConfigError(f"--{valueless[1]} needs a value")
         match = re.fullmatch(r"No idea what '(.*)' is!", str(error))

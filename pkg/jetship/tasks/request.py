@@ -133,8 +133,8 @@ def targets_of_file(catalog: Catalog, deploy: str) -> tuple[Target, ...]:
     found = load_deployment(Path(deploy), catalog)
     if not found.targets:
         raise ConfigError(
-            f"no target: --arch is not given and {deploy} has no `targets`",
-            fix=f"name a compute capability, such as --arch 6.2, or add `targets` to {deploy}",
+            f"{deploy} names no targets",
+            fix="add `targets: [{arch: 6.2}]` to it, or say --arch 6.2 where the task takes it",
         )
     return found.resolve_targets(catalog)
 

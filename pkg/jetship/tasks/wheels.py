@@ -157,9 +157,10 @@ def _print_plan(
         ready = "toolchain is ready" if row["toolchain_ready"] else "toolchain will be downloaded"
         own_names = ", ".join(own.of(target).named)
         ready += f", with your own {own_names}" if own_names else ""
+        for_cuda = f"for CUDA {row['cuda']}, " if target.code else ""
         console.emit(
             f"{row['target']}: {row['project']}, {said_of_code(target, str(row['nvcc']))}, "
-            f"for CUDA {row['cuda']}, torch {row['torch']}, Python {row['python']} -> "
+            f"{for_cuda}torch {row['torch']}, Python {row['python']} -> "
             f"+{row['local_version']} ({ready})"
         )
 
