@@ -243,7 +243,10 @@ def _look_at_image(name: str, platform: Platform, said: str) -> None:
     try:
         look_at_image(name, platform)
     except ConfigError as error:
-        raise ConfigError(f"{said}: {error.what}", why=error.why, fix=error.fix) from error
+        if said.startswith("--"):
+            raise  # the error names the image, as the option does
+        place = said.removesuffix(f" {name}")
+        raise ConfigError(f"{place}: {error.what}", why=error.why, fix=error.fix) from error
 
 
 _LOOKS: tuple[tuple[str, str, Callable[[Any, Platform, str], Given | None]], ...] = (

@@ -358,7 +358,9 @@ def test_an_image_is_looked_at_with_all_else(tmp_path, tx2_platform, monkeypatch
     monkeypatch.setattr(own, "look_at_image", look)
     with pytest.raises(ConfigError) as caught:
         examine(OwnParts(image="nope:1"), tx2_platform)
-    assert caught.value.what == "--image nope:1: the engine has no image nope:1"
+    assert caught.value.what == "the engine has no image nope:1"
+    with pytest.raises(ConfigError, match=r"^deploy.yaml:3:5: it: the engine has no image nope:1"):
+        examine(OwnParts(image="nope:1", places={"image": "deploy.yaml:3:5: it"}), tx2_platform)
     parts = OwnParts(image="nope:1", sysroot=tmp_path / "s", cuda_home=tmp_path / "c")
     with pytest.raises(ConfigError) as caught:
         examine(parts, tx2_platform)
@@ -367,7 +369,7 @@ def test_an_image_is_looked_at_with_all_else(tmp_path, tx2_platform, monkeypatch
         f"  --image nope:1 and --sysroot {tmp_path}/s both give the target's sysroot",
         f"  --cuda-home {tmp_path}/c does not exist",
         f"  --sysroot {tmp_path}/s does not exist",
-        "  --image nope:1: the engine has no image nope:1",
+        "  the engine has no image nope:1",
     ]
 
 
