@@ -91,7 +91,9 @@ def test_device_code_is_for_the_tx2_alone(toolchain, library_path):
 def test_the_pin_record_says_what_is_in_the_wheel(wheel):
     pin = wheel.pin
     assert (pin["target"], pin["machine"]) == ("sm62-debian-12", "aarch64")
-    assert pin["torch"] == {"version": "2.7.1", "cuda": None, "cxx11_abi": True}
+    assert pin["torch"] == {
+        "version": "2.7.1", "cuda": None, "cxx11_abi": True, "headers": "2.7.1+cpu"
+    }  # fmt: skip
     assert pin["cuda"]["code"] == [{"arch": "6.2", "sass": True, "ptx": False}]
     assert pin["python"] == {"interpreter": "cp311", "abi": "cp311"}
     asked = [name for name in needed_versions(wheel.library) if re.fullmatch(r"GLIBC_[\d.]+", name)]
