@@ -29,6 +29,9 @@ def run_all(
     Raises:
         whatever `work` raises; the programs that are still running are stopped first.
     """
+    if len(targets) == 1:
+        # In this thread, which Ctrl-C interrupts wherever it is.
+        return [work(targets[0], jobs)]
     waiting: deque[Target] = deque()
     followers: dict[str, list[Target]] = {}
     for target in targets:
