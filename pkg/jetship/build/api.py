@@ -122,7 +122,7 @@ def _copy(made: Path, out: Path) -> Path:
 
 
 def verify_project(order: Order, built: BuiltWheel, *, store: Store) -> None:
-    """Build a project once more, in another folder and without any cache, and compare the bytes.
+    """Build a project once more, in another folder and with an empty compiler cache, and compare.
 
     Args:
         order: what was built.
@@ -132,7 +132,7 @@ def verify_project(order: Order, built: BuiltWheel, *, store: Store) -> None:
     Raises:
         BuildError: the second wheel is another one; says which of its files differ.
     """
-    console.note("building once more, without the compiler cache, to compare")
+    console.note("building once more, with an empty compiler cache, to compare")
     log = built.log.with_suffix(".verify.log")
     with store.scratch() as scratch:
         again = build_once(replace(order, cached=False), store=store, log=log)[0].write(scratch)
@@ -195,7 +195,10 @@ def build_once(order: Order, *, store: Store, log: Path) -> tuple[Wheel, CacheUs
 
 
 def _extra(order: Order, store: Store, log: Path) -> dict[str, str]:
-    cache = compilercache.variables(store, log, os.environ) if order.cached else {}
+    cache = compilercache.variables(store, log, os.environ)
+    if not order.cached:
+        # An empty cache and not none: compilers then see the same relative paths as ever.
+        cache |= {"CCACHE_DIR": str(log.with_name("ccache")), "CCACHE_REMOTE_STORAGE": ""}
     return cache | order.settings.env
 
 

@@ -42,7 +42,7 @@ from jetship.toolchain.prepare import is_prepared, plan
         "deploy": DEPLOY_HELP,
         "dist": DIST_HELP,
         "dry": "print what would be built, and build nothing",
-        "verify": "build once more in another folder, without any cache, and compare the bytes",
+        "verify": "build once more in another folder, with an empty cache, and compare the bytes",
         "rebuild": "build even where nothing has changed since the last time",
         "json": JSON_HELP,
     },

@@ -1,6 +1,7 @@
 import dataclasses
 import errno
 import sys
+from pathlib import Path
 
 import pytest
 from jetship.build import api
@@ -188,18 +189,20 @@ def test_other_bytes_are_an_error_that_names_the_files(verify, tmp_path):
         assert (tmp_path / "logs" / name).is_file()
 
 
-def test_the_second_build_asks_no_compiler_cache(  # noqa: PLR0917
+def test_the_second_build_has_a_compiler_cache_that_is_empty(  # noqa: PLR0917
     build, project, target, toolchain, store, make_wheel
 ):
     seen = []
 
     def hook(sources, cross, out, log, **_):
-        seen.append("JETSHIP_CCACHE" in cross.variables)
+        seen.append((cross.variables["CCACHE_DIR"], cross.variables.get("CCACHE_REMOTE_STORAGE")))
         return make_wheel().write(out)
 
     built = build(hook)
     verify_project(Order(project, target, toolchain), built, store=store)
-    assert seen == [True, False]
+    assert seen[0] == (str(store.root / "ccache"), None)
+    assert Path(seen[1][0]).is_relative_to(store.root / "tmp")
+    assert seen[1][1] == ""
 
 
 def test_commands_before_the_build_run_in_the_copy_with_the_builds_environment(
