@@ -27,7 +27,7 @@ from jetship.toolchain.model import Toolchain
 from jetship.toolchain.sources import make_part
 
 SHOWN_LINES = 15
-_BUILD = "import setuptools.build_meta as backend; print(backend.build_wheel('/work/out'))"
+_BUILD = "import setuptools.build_meta as backend; print(backend.build_wheel('/jetship/out'))"
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _container(
             image,
             ["python3", "-c", _BUILD],
             platform="linux/" + OCI_NAMES[order.target.platform.machine][0],
-            working_dir="/work/sources",
+            working_dir="/jetship/sources",
             environment=_environment(order.target, order.jobs),
             volumes=_volumes(order.toolchain, scratch),
             network_mode="none",
@@ -158,7 +158,7 @@ def _environment(target: Target, jobs: int) -> dict[str, str]:
 
 def _volumes(toolchain: Toolchain, scratch: Path) -> dict[str, dict[str, str]]:
     """Return what the container sees of this machine: the sources, and CUDA's headers."""
-    shared = {scratch: ("/work", "rw")}
+    shared = {scratch: ("/jetship", "rw")}
     for folder in ("include", "lib64"):
         shared[(toolchain.cuda_home / folder).resolve()] = (f"/opt/cuda/{folder}", "ro")
     return {str(path): {"bind": bind, "mode": mode} for path, (bind, mode) in shared.items()}

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from jetship.build.project import Project
 from jetship.build.torchfacts import release_of
 from jetship.build.wheelfile import Wheel
 from jetship.errors import BuildError
-from jetship.store import Store, disk_errors, sha256_of
+from jetship.store import Store, disk_errors, sha256_of, write_atomically
 from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.model import Target
 from jetship.toolchain.model import Toolchain
@@ -102,23 +101,10 @@ def build_project(
         logs.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(tree / "build.log", log)
     made = next(tree.glob("*.whl"))
-    path = _copy(made, out)
+    path = out / made.name
+    write_atomically(path, made.read_bytes())
     seconds = time.monotonic() - started
     return BuiltWheel(path, sha256_of(path), order.target, log, seconds, used[0] if used else None)
-
-
-def _copy(made: Path, out: Path) -> Path:
-    """Copy a wheel out of the cache; it is in `out` whole or not at all."""
-    out.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=".wheel-", dir=out)
-    os.close(handle)
-    try:
-        shutil.copyfile(made, temporary)
-        Path(temporary).chmod(0o644)
-        return Path(temporary).replace(out / made.name)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def verify_project(order: Order, built: BuiltWheel, *, store: Store) -> None:

@@ -1,6 +1,7 @@
 """PEP 517 in isolation: build requirements on the build machine, hooks in the cross environment."""
 
 import errno
+import functools
 import os
 import re
 import subprocess  # noqa: TID251 - only its exception, which `build` raises
@@ -81,9 +82,12 @@ def build_wheel(
     seen = Seen(log, sources, shown_as or sources, jobs=cross.variables["MAX_JOBS"])
 
     def run_hook(
-        cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None
+        within: CrossEnvironment,
+        cmd: Sequence[str],
+        cwd: str | None = None,
+        extra_environ: Mapping[str, str] | None = None,
     ) -> None:
-        env = compose(os.environ, seen_by_hooks[-1], extra_environ or {})
+        env = compose(os.environ, within, extra_environ or {})
         env["JETSHIP_SOURCES"] = str(sources.resolve())  # for the compilers of the toolchain
         env["TMPDIR"] = str(temporary)  # nvcc leaves files behind when it is stopped
         words = list(cmd)
@@ -94,13 +98,13 @@ def build_wheel(
 
     temporary = cross.folder / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
-    seen_by_hooks = [cross]
 
     def builder_with(requirements: Collection[str]) -> build.ProjectBuilder:
         wanted = {*_installable(requirements, limits.platform.torch), *limits.requirements}
         env = build_env(store, wanted, limits.constraints, log)
-        seen_by_hooks.append(with_target_numpy(cross, wanted, limits.platform, store))
-        return build.ProjectBuilder.from_isolated_env(env, sources, runner=run_hook)
+        within = with_target_numpy(cross, wanted, limits.platform, store)
+        runner = functools.partial(run_hook, within)
+        return build.ProjectBuilder.from_isolated_env(env, sources, runner=runner)
 
     # What setuptools would like projects to change is nothing that builds for a target can mend.
     warnings.simplefilter("ignore", BuildBackendWarning)

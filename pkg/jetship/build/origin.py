@@ -17,7 +17,7 @@ from setuptools.archive_util import unpack_archive
 from setuptools.errors import BaseError
 
 from jetship import console, proc
-from jetship.build.project import Project, open_project
+from jetship.build.project import ONLY_SETUPTOOLS, Project, open_project
 from jetship.errors import ConfigError, DownloadError
 from jetship.pin import DAMAGED
 from jetship.store import FULL, Store, sha256_of
@@ -107,8 +107,7 @@ def _not_found(requirement: Requirement, done: proc.Finished) -> DownloadError |
     if "BackendUnavailable" in done.stderr or "Cannot import '" in done.stderr:
         return ConfigError(
             f"{requirement} is built by another backend than setuptools",
-            why="the cross environment works through setuptools and torch.utils.cpp_extension, "
-            "which other backends do not use",
+            why=ONLY_SETUPTOOLS,
             fix="a project without C++ needs no cross build: pip on the target installs it",
         )
     reason = pip_reason(done.stderr)

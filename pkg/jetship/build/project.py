@@ -12,6 +12,10 @@ from pathlib import Path
 from jetship.errors import ConfigError
 
 SETUPTOOLS_BACKENDS = ("setuptools.build_meta", "setuptools.build_meta:__legacy__")
+ONLY_SETUPTOOLS = (
+    "the cross environment works through setuptools and torch.utils.cpp_extension, "
+    "which other backends do not use"
+)
 
 # Never copied into a build: history, caches, and at the top of a project the results of other
 # builds (a stale object for another arch looks up to date to setuptools) and environments.
@@ -121,8 +125,7 @@ def _require_setuptools(pyproject: Path, table: dict[str, object]) -> None:
     if backend is not None and backend not in SETUPTOOLS_BACKENDS:
         raise ConfigError(
             f"{pyproject}: build backend {backend!r} is not supported",
-            why="the cross environment works through setuptools and torch.utils.cpp_extension, "
-            "which other backends do not use",
+            why=ONLY_SETUPTOOLS,
             fix='build extensions with `build-backend = "setuptools.build_meta"`',
         )
 
