@@ -96,8 +96,7 @@ def base(engine, target, store):
     folder = prepare_base(target.platform, store)
     return base_image(
         platform=target.platform,
-        rootfs=folder / "rootfs",
-        site_packages=folder / "site-packages",
+        content=folder,
         store=store,
         client=engine,
     )
@@ -234,8 +233,7 @@ def test_base_image_is_arm64_and_made_once(engine, base, target, store, capsys):
     folder = prepare_base(target.platform, store)
     again = base_image(
         platform=target.platform,
-        rootfs=folder / "rootfs",
-        site_packages=folder / "site-packages",
+        content=folder,
         store=store,
         client=engine,
     )

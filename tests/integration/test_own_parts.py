@@ -55,8 +55,7 @@ def base(engine, target):
     content = prepare_base(target.platform, store)
     return base_image(
         platform=target.platform,
-        rootfs=content / "rootfs",
-        site_packages=content / "site-packages",
+        content=content,
         store=store,
         client=engine,
     )

@@ -215,8 +215,7 @@ def base_with(engine, tmp_path):
         content = prepare_base(platform, Store(default_root()))
         base = base_image(
             platform=platform,
-            rootfs=content / "rootfs",
-            site_packages=content / "site-packages",
+            content=content,
             store=Store(default_root()),
             client=engine,
         )

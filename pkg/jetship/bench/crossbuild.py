@@ -86,8 +86,7 @@ def _image(platform: Platform, store: Store, client: docker.DockerClient) -> str
     made = make_part(part, store).path
     return base_image(
         platform=platform,
-        rootfs=made / "rootfs",
-        site_packages=made / "site-packages",
+        content=made,
         store=store,
         client=client,
         name="emulated",

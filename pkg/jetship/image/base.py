@@ -32,8 +32,7 @@ def packages_folder(platform: Platform) -> str:
 def base_image(
     *,
     platform: Platform,
-    rootfs: Path,
-    site_packages: Path,
+    content: Path,
     store: Store,
     client: docker.DockerClient,
     name: str = "base",
@@ -42,8 +41,8 @@ def base_image(
 
     Args:
         platform: names the image, and says for which machine and Python it is.
-        rootfs: the target's packages, unpacked.
-        site_packages: torch and what it needs, unpacked.
+        content: the part's folder: `rootfs/`, the target's packages, and `site-packages/`, torch
+            and what it needs, unpacked.
         store: has the scratch space for the archive.
         client: the engine.
         name: what the image is for.
@@ -52,8 +51,8 @@ def base_image(
         ImageError: the engine refuses the image or records another architecture for it.
     """
     layers = (
-        Layer(rootfs),
-        Layer(site_packages, prefix=packages_folder(platform), plain_modes=True),
+        Layer(content / "rootfs"),
+        Layer(content / "site-packages", prefix=packages_folder(platform), plain_modes=True),
     )
     labels = {"org.opencontainers.image.title": f"jetship {name} of {platform.title}"}
     archive = plan(layers, platform.machine, labels)

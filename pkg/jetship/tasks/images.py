@@ -121,8 +121,7 @@ def _assemble(
         content = prepare_base(platform, store)
         base = base_image(
             platform=platform,
-            rootfs=content / "rootfs",
-            site_packages=content / "site-packages",
+            content=content,
             store=store,
             client=client,
         )

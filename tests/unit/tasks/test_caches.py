@@ -1,5 +1,6 @@
 """The task `cache`, from the command line to what is left."""
 
+import functools
 import json
 import os
 import time
@@ -7,23 +8,14 @@ import time
 import pytest
 from jetship import usage
 from jetship.store import Store, default_root
-from jetship.tasks.main import program
 
 DAY = 24 * 3600
 
 
 @pytest.fixture
-def call(capsys):
-    def call(*words: str) -> tuple[int, str, str]:
-        code = 0
-        try:
-            program.run(["jetship", "cache", *words])
-        except SystemExit as left:
-            code = left.code or 0
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+def call(call):
+    """Run the task `cache` with these options."""
+    return functools.partial(call, "cache")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from jetship import doctor as checks
 from jetship.check.findings import Finding, Report
 from jetship.errors import BuildError, CheckError, ToolMissingError
 from jetship.tasks import machine, toolchains
-from jetship.tasks.main import namespace, program
+from jetship.tasks.main import namespace
 from jetship.toolchain.lock import Lock, Locked
 from jetship.toolchain.own import OwnParts
 from rich.console import Console
@@ -31,22 +31,6 @@ TASKS = [
     "pins",
     "cache",
 ]
-
-
-@pytest.fixture
-def call(capsys):
-    """Run a command line of jetship in this process; returns exit code, stdout and stderr."""
-
-    def call(*words: str) -> tuple[int, str, str]:
-        code = 0
-        try:
-            program.run(["jetship", *words])
-        except SystemExit as left:
-            code = left.code or 0
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 @pytest.fixture
