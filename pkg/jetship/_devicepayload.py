@@ -11,7 +11,7 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import IO, Any, Literal, cast
 
 import zstandard
 
@@ -93,18 +93,19 @@ class Payload:
         return View(data, 0, len(data))
 
     def _lz4(self, limit: int) -> bytes:
-        # No sequence is worth less than a byte in 255, and literals cost a byte each.
-        size = self.size if limit >= self.unpacked else min(self.size, limit + limit // 255 + 64)
-        block = self.data[self.offset : self.offset + size]
+        end = self.offset + self.size
         try:
-            return _lz4.unpack(block, limit)
+            if limit < self.unpacked:
+                return _lz4.unpack(self.data, limit, self.offset, end)
+            return _lz4.unpack(self.data[self.offset : end], limit)  # bytes are faster than a map
         except _lz4.LZ4Error as error:
             raise FatbinError("its device code is damaged", why=f"LZ4: {error}") from error
 
     def _zstd(self, size: int) -> Iterator[bytes]:
         unpacker = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
         try:
-            source = _Source(self.data, self.offset, self.offset + self.size)
+            # All that the reader does with its source is to read from it.
+            source = cast("IO[bytes]", _Source(self.data, self.offset, self.offset + self.size))
             with unpacker.stream_reader(source, read_size=_PIECE) as stream:
                 while chunk := stream.read(size):
                     yield chunk

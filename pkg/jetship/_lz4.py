@@ -5,6 +5,8 @@ distance back to bytes that come again (lz4_Block_format.md of the LZ4 project).
 because only the head of most images is asked for, which no Python binding of the library gives.
 """
 
+from jetship._elfbytes import Data
+
 _MORE = 15
 _SHORTEST_MATCH = 4
 
@@ -13,37 +15,44 @@ class LZ4Error(ValueError):
     """The bytes are not an LZ4 block."""
 
 
-def unpack(block: bytes, limit: int) -> bytes:
+def unpack(data: Data, limit: int, start: int = 0, end: int | None = None) -> bytes:
     """Return the first `limit` unpacked bytes of a block, or all where it has fewer.
+
+    Args:
+        data: what the block lies in; no more of it is read than is needed.
+        limit: how many bytes are asked for.
+        start: where the block begins.
+        end: where it ends (default: with the data).
 
     Raises:
         LZ4Error: the block is damaged, as far as it was read.
     """
     out = bytearray()
-    place, end = 0, len(block)
+    place = start
+    end = len(data) if end is None else end
     try:
         while place < end and len(out) < limit:
-            token = block[place]
-            count, place = _length(block, token >> 4, place + 1)
+            token = data[place]
+            count, place = _length(data, token >> 4, place + 1)
             if place + count > end:
                 raise LZ4Error("it ends within its literals")
-            out += block[place : place + count]
+            out += data[place : place + min(count, limit - len(out))]
             place += count
-            if place == end:  # the last sequence has no match
+            if place == end or len(out) == limit:  # the last sequence has no match
                 break
-            back = block[place] | block[place + 1] << 8
-            count, place = _length(block, token & 15, place + 2)
+            back = data[place] | data[place + 1] << 8
+            count, place = _length(data, token & 15, place + 2)
             _repeat(out, back, min(count + _SHORTEST_MATCH, limit - len(out)))
     except IndexError as error:
         raise LZ4Error("it ends within a sequence") from error
-    return bytes(out[:limit])
+    return bytes(out)
 
 
-def _length(block: bytes, count: int, place: int) -> tuple[int, int]:
+def _length(data: Data, count: int, place: int) -> tuple[int, int]:
     """Return a length that begins with half a token, and where reading goes on."""
     if count < _MORE:
         return count, place
-    while (more := block[place]) == 255:
+    while (more := data[place]) == 255:
         count, place = count + 255, place + 1
     return count + more, place + 1
 

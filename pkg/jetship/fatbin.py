@@ -209,9 +209,7 @@ def _next_container(data: Data, place: int, end: int) -> int:
     return match.start() if match else end
 
 
-def _entries(
-    data: Data, place: int, end: int, *, linked: bool, container: int
-) -> Iterator[_Entry]:
+def _entries(data: Data, place: int, end: int, *, linked: bool, container: int) -> Iterator[_Entry]:
     begin = place
     while place < end:
         kind, _, header, size, packed, _, minor, major, number, flags, unpacked = _unpack(
@@ -270,13 +268,12 @@ def _order(entries: Sequence[_Entry]) -> list[int]:
             groups.setdefault(entry.image.container, []).append(index)
     codes = {number: {str(entries[i].image) for i in group} for number, group in groups.items()}
     most = set().union(*codes.values())
-    cheapest = {number: min(group, key=lambda i: entries[i].cost) for number, group in groups.items()}
-    odd = sorted(
-        (cheapest[number] for number in groups if codes[number] != most),
-        key=lambda i: entries[i].cost,
-    )
-    rest = sorted(range(len(entries)), key=lambda i: entries[i].cost)
-    return list(dict.fromkeys([*odd, *rest]))
+
+    def cost(index: int) -> int:
+        return entries[index].cost
+
+    odd = [min(group, key=cost) for number, group in groups.items() if codes[number] != most]
+    return list(dict.fromkeys([*sorted(odd, key=cost), *sorted(range(len(entries)), key=cost)]))
 
 
 def _unpack(layout: str, data: Data, place: int, end: int) -> tuple[int, ...]:
