@@ -33,6 +33,8 @@ _RELEASE_IN_HEADER, _RELEASE_IN_NOTE = 7, 8
 _NOTE = re.compile(rb"\0Cuda compilation tools, release (\d+\.\d+), V\d")
 _LONGEST_NOTE = 64
 _SYMTAB, _FUNC, _ENTRY = 2, 2, 0x10
+_PTX_HEAD = 4096
+_PTX_VERSION = re.compile(rb"\.version\s+([1-9]\d*\.\d+)")
 _ENTRY_NAME = re.compile(rb"\.entry\s+([\w$%]+)")
 
 
@@ -187,6 +189,18 @@ def _release_in_note(cubin: Payload) -> str | None:
         if match := _NOTE.search(rest):
             return match[1].decode()
     return None
+
+
+def ptx_isa(ptx: Payload) -> str | None:
+    """Return the version of the PTX language that a text says it is in, as "8.5", or None.
+
+    Nothing but comments may come before it (PTX ISA, the directive .version).
+
+    Raises:
+        FatbinError: the packed bytes are damaged.
+    """
+    match = _PTX_VERSION.search(ptx.head(_PTX_HEAD))
+    return match[1].decode() if match else None
 
 
 def kernels_of_cubin(cubin: Payload) -> tuple[str, ...] | None:

@@ -32,6 +32,7 @@ from jetship._devicepayload import (
     forget,
     kernels_of_cubin,
     kernels_of_ptx,
+    ptx_isa,
     release,
 )
 from jetship.elf import Data, Section, mapped, parse_elf
@@ -240,8 +241,10 @@ def _packing(flags: int) -> Packing:
 
 
 def _described(entry: _Entry) -> _Entry:
-    if entry.payload is None or entry.image.kind != "sass":
+    if entry.payload is None:
         return entry
+    if entry.image.kind == "ptx":  # the driver goes by the text, not by the entry
+        return replace(entry, image=replace(entry.image, ptx_isa=ptx_isa(entry.payload)))
     return replace(entry, image=replace(entry.image, cuda=release(entry.payload)))
 
 

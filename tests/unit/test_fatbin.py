@@ -99,6 +99,18 @@ class TestWhatAnImageSays:
         (found,) = parse_fatbins(container(packed(PTX, whole, packing, isa="8.4")))
         assert (found.ptx_isa, found.kernels, found.cuda) == ("8.4", ("_Z1av", "b$1"), None)
 
+    @pytest.mark.parametrize(
+        ("text", "isa"),
+        [
+            (b"// of a compiler\n//\n.version 8.7\n.target sm_62\n", "8.7"),
+            (b".target sm_62\n", None),
+            (b".version 0.0\n", None),
+        ],
+    )
+    def test_ptx_is_of_the_release_that_its_text_names(self, packing, text, isa):
+        (found,) = parse_fatbins(container(packed(PTX, text, packing, isa="7.8")))
+        assert found.ptx_isa == isa
+
     def test_no_cubin(self, packing):
         for whole in (b"", b"\x7fELF", ptx("k"), b"\x7fELF\2\1".ljust(64, b"\0")):
             with pytest.raises(FatbinError, match=r"no cubin|for no GPU"):

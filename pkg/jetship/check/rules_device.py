@@ -20,7 +20,6 @@ _NAMES_SHOWN = 4
 # nobody says this driver takes. "special": only code for certain other GPUs, which its library may
 # well never start on this one.
 _Way: TypeAlias = Literal["sass", "ptx", "newer", "special", "none"]
-_WORST: tuple[Outcome, ...] = ("fail", "unknown", "pass")
 
 
 @dataclass(frozen=True)
@@ -69,6 +68,12 @@ class _Answer:
     reason: str = ""
     evidence: tuple[str, ...] = ()
     fix: str = ""
+    accepted: str | None = None
+
+    @property
+    def good(self) -> float:
+        """How good an answer it is: 0 fail, 1 unknown, 1.5 an unknown that is accepted, 2 pass."""
+        return ("fail", "unknown", "pass").index(self.outcome) + (self.accepted is not None) / 2
 
 
 def device_code(facts: Facts) -> Iterator[Finding]:
@@ -103,16 +108,15 @@ def _one(member: Member, facts: Facts) -> Finding:
         fix = "add the device link step (nvcc -dlink), or compile without -rdc=true"
         return Finding(_RULE, "fail", member.name, reason, have, fix)
     answers = [_answer(final, code, facts) for code in facts.target.code]
-    outcomes: list[Outcome] = [one.outcome for one in answers] or ["pass"]
-    outcome = min(outcomes, key=_WORST.index)
-    said = [one for one in answers if one.outcome == outcome]
-    reason = "; ".join(dict.fromkeys(one.reason for one in said if one.reason))
-    evidence = tuple(dict.fromkeys(line for one in said for line in one.evidence))
-    fix = next((one.fix for one in said if one.fix), "")
-    if outcome == "pass":
-        reason = "; ".join(filter(None, [_has(final, facts), reason]))
-        return Finding(_RULE, outcome, member.name, reason, (*have, *evidence), grade="exact")
-    return Finding(_RULE, outcome, member.name, reason, evidence or have, fix)
+    worst = min(answers, key=lambda one: one.good, default=_Answer("pass"))
+    if worst.outcome == "pass":
+        return Finding(_RULE, "pass", member.name, _has(final, facts), have, grade="exact")
+    said = [one for one in answers if one.good == worst.good]
+    reason = "; ".join(dict.fromkeys(one.reason for one in said))
+    evidence = tuple(dict.fromkeys(line for one in said for line in one.evidence)) or have
+    return Finding(
+        _RULE, worst.outcome, member.name, reason, evidence, worst.fix, accepted=worst.accepted
+    )
 
 
 def _has(images: list[DeviceImage], facts: Facts) -> str:
@@ -240,7 +244,9 @@ def _compiled_there(ways: _Ways) -> _Answer:
         f"the first start ({_size(size)}; a MB takes a fast x86 core about a second, a Jetson's "
         "several) and keeps the result in ~/.nv/ComputeCache, which a new container does not have"
     )
-    return _Answer("pass", reason)
+    fix = f"build it with machine code for {ways.gpu}, and the first start takes no longer"
+    accepted = f"CUDA {ways.facts.platform.cuda.version} of the target knows this release of PTX"
+    return _Answer("unknown", reason, fix=fix, accepted=accepted)
 
 
 def _best_ptx(images: Sequence[DeviceImage], gpu: Arch) -> DeviceImage:
