@@ -5,7 +5,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from jetship.check import mangled, rules_device, rules_elf, rules_symbols, rules_wheel
+from jetship.check import (
+    mangled,
+    rules_cpu,
+    rules_device,
+    rules_elf,
+    rules_loader,
+    rules_requirements,
+    rules_symbols,
+    rules_vendored,
+    rules_wheel,
+)
 from jetship.check.facts import Facts, Rule
 from jetship.check.findings import Finding, Report
 from jetship.check.libraries import TargetLibraries
@@ -17,13 +27,20 @@ RULES: tuple[Rule, ...] = (
     rules_wheel.metadata,
     rules_wheel.tags,
     rules_wheel.requires_torch,
+    rules_requirements.requires,
     rules_wheel.pin,
+    rules_vendored.vendored_libraries,
     rules_elf.elf,
     rules_elf.machine,
     rules_elf.suffix,
     rules_elf.versions,
     rules_elf.libraries,
+    rules_loader.search_path,
+    rules_loader.twins,
     rules_symbols.symbols,
+    rules_loader.stack,
+    rules_loader.text_relocations,
+    rules_cpu.cpu,
     rules_device.device_code,
 )
 
