@@ -6,10 +6,11 @@ as targets, but asks the libraries last: only where the wheel's own files do not
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from jetship import pipeline
 from jetship.check.api import Unasked, check_facts, check_without_libraries
-from jetship.check.findings import Report
+from jetship.check.findings import Finding, Report
 from jetship.check.inputs import Input
 from jetship.check.libraries import TargetLibraries
 from jetship.check.matrix import Column, Matrix, Question, Subject
@@ -29,6 +30,8 @@ from jetship.targets.catalog import Catalog, runs_on
 from jetship.targets.model import Target, parse_target_id
 from jetship.toolchain.own import NO_SUPPLY, OwnParts, OwnSupply
 
+# What the rules that ask libraries said of one wheel, by the identity of these.
+_Answers: TypeAlias = dict[int, dict[str, tuple[Finding, ...]]]
 _NO_LIBRARIES = (ToolMissingError, DownloadError, ImageError, ConfigError)
 _REFUSED = Unasked("the target's libraries were not asked, as it is refused without them")
 
@@ -79,9 +82,11 @@ class Survey:
             for number, row in enumerate(rows):
                 if row.wheel is None or row.image != image:
                     continue
+                answers: _Answers = {}
                 for place, column in enumerate(columns):
-                    if column.target.platform.name == platform and column.target.id in row.ids:
-                        report = self._cell(row.wheel, row, column.target, libraries)
+                    target = column.target
+                    if target.platform.name == platform and target.id in row.ids:
+                        report = self._cell(row.wheel, row, target, libraries, answers)
                         reports[number, place] = report
         return Matrix(tuple(row.subject for row in rows), tuple(columns), reports)
 
@@ -114,7 +119,14 @@ class Survey:
         code, name = parse_target_id(wheel.pin.target)
         return (Column(Target(code, self.catalog.platform(name))),)
 
-    def _cell(self, wheel: Wheel, row: "_Row", target: Target, libraries: "_Libraries") -> Report:
+    def _cell(
+        self,
+        wheel: Wheel,
+        row: "_Row",
+        target: Target,
+        libraries: "_Libraries",
+        answers: _Answers,
+    ) -> Report:
         eager = row.subject.question != "platforms"
         if not eager:
             first = check_without_libraries(wheel, target, _REFUSED)
@@ -127,7 +139,8 @@ class Survey:
         found = libraries.of(target, own, fetch=eager or self.fetch, lenient=lenient)
         if isinstance(found, Unasked):
             return check_without_libraries(wheel, target, found)
-        return check_facts(wheel, target, found)
+        known = answers.setdefault(id(found), {})
+        return check_facts(wheel, target, found, known)
 
 
 @dataclass(frozen=True)

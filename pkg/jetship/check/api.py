@@ -27,7 +27,8 @@ RULES: tuple[Rule, ...] = (
     rules_device.device_code,
 )
 
-# Rules that ask what the target's libraries are: without these, only a refusal of theirs counts.
+# Rules that ask what the target's libraries are, whatever its GPU. They take nearly all of the
+# time, and without libraries only a refusal of theirs counts.
 _ASK_LIBRARIES = frozenset({"versions", "libraries", "symbols"})
 _NOT_ASKED = "symbols"
 
@@ -49,11 +50,33 @@ def check_wheel(wheel: Path, target: Target, libraries: TargetLibraries) -> Repo
     return check_facts(read_wheel(wheel), target, libraries)
 
 
-def check_facts(wheel: Wheel, target: Target, libraries: TargetLibraries) -> Report:
-    """Check a wheel that was read before: a wheel is read once for any number of targets."""
+def check_facts(
+    wheel: Wheel,
+    target: Target,
+    libraries: TargetLibraries,
+    answers: dict[str, tuple[Finding, ...]] | None = None,
+) -> Report:
+    """Check a wheel that was read before: a wheel is read once for any number of targets.
+
+    Args:
+        wheel: what was read.
+        target: what it is checked against.
+        libraries: the target's.
+        answers: what the rules that ask libraries said of this wheel on another target with the
+            same platform and libraries; filled where it is empty.
+    """
     facts = _facts(wheel, target, libraries)
-    findings = tuple(finding for rule in RULES for finding in rule(facts))
-    return _report(facts, with_cxx_names(findings, libraries.demangler))
+    known = {} if answers is None else answers
+    findings: list[Finding] = []
+    for rule in RULES:
+        name = rule.__name__
+        if name not in _ASK_LIBRARIES:
+            findings += rule(facts)
+            continue
+        if name not in known:
+            known[name] = with_cxx_names(tuple(rule(facts)), libraries.demangler)
+        findings += known[name]
+    return _report(facts, tuple(findings))
 
 
 def check_without_libraries(wheel: Wheel, target: Target, unasked: Unasked) -> Report:

@@ -1,5 +1,6 @@
 """Findings that say the same of several files or targets, as one."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -60,19 +61,26 @@ def _rows(report: Report, *, several: bool) -> Iterator[Folded]:
     """Yield a report's findings, of no target yet, with all files of which they say the same."""
     alike: dict[Finding, list[Finding]] = {}
     for one in report.findings:
-        fix = one.fix.replace(report.target, "the target") if several else one.fix
-        alike.setdefault(replace(one, subject="", evidence=(), fix=fix), []).append(one)
+        words = replace(one, subject="", evidence=(), fix=_without_name(one.fix, one.subject))
+        alike.setdefault(words, []).append(one)
     for words, findings in alike.items():
+        fix = findings[0].fix if len(findings) == 1 else words.fix
         yield Folded(
             words.rule,
             words.outcome,
             words.reason,
-            words.fix,
+            fix.replace(report.target, "the target") if several else fix,
             words.accepted,
             words.grade,
             tuple(dict.fromkeys(one.subject for one in findings)),
             tuple(dict.fromkeys(text for one in findings for text in one.evidence)),
         )
+
+
+def _without_name(fix: str, subject: str) -> str:
+    """Return what is to be done, without the name of the file that it is to be done to."""
+    stem = _file(subject).partition(".")[0]
+    return re.sub(rf"(?<![\w.-]){re.escape(stem)}(?=\.)", "NAME", fix) if stem else fix
 
 
 def blocking_first(rows: Sequence[Folded]) -> list[Folded]:

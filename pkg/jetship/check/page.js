@@ -17,24 +17,28 @@
 
   const opened = () => {
     const id = location.hash.slice(1);
-    links.forEach((link) => {
-      const current = link.hash === `#${id}`;
-      if (current) {
-        link.setAttribute("aria-current", "true");
-        last = link;
-        stop(link);
-      } else {
-        link.removeAttribute("aria-current");
-      }
-    });
+    // Cells with the same reasons share them: the one that was chosen is the current one.
+    const same = links.filter((link) => link.hash === `#${id}`);
+    const current = same.includes(last) ? last : same[0];
+    links.forEach((link) => { link.removeAttribute("aria-current"); });
+    if (current) {
+      current.setAttribute("aria-current", "true");
+      last = current;
+      stop(current);
+    }
     return document.querySelector(".reasons:target");
   };
 
+  const wide = () => matchMedia("(min-width: 62.01rem)").matches;
+
   // The matrix stays where it is while its neighbour changes; below it, one has to go there.
   const go = (hash) => {
-    const place = [scrollX, scrollY];
+    const board = table.parentElement;
+    const place = [scrollX, scrollY, board.scrollLeft, board.scrollTop];
     location.hash = hash;
-    if (matchMedia("(min-width: 62.01rem)").matches) scrollTo(...place);
+    if (!wide()) return;
+    scrollTo(place[0], place[1]);
+    board.scrollTo(place[2], place[3]);
   };
 
   const close = () => {
@@ -58,6 +62,7 @@
     const link = event.target.closest("a.cell");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
+    last = link;
     go(link.hash);
     const panel = opened();
     if (panel) {
@@ -125,5 +130,5 @@
   });
 
   if (links.length) stop(links[0]);
-  opened();
+  if (opened() && wide()) addEventListener("load", () => { setTimeout(() => { scrollTo(0, 0); }); });
 })();

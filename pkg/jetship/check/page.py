@@ -8,7 +8,7 @@ import base64
 import functools
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
@@ -57,17 +57,10 @@ class _Passes:
     said: str
 
 
-@dataclass(frozen=True)
-class _Cell:
-    """One report, ready to be shown; `look` is the outcome, or "derived" for such a pass."""
+class _Looks:
+    """What has a `look`: the outcome of a report, or "derived" for such a pass."""
 
-    id: str
     look: str
-    wheel: str
-    target: str
-    sentence: str
-    blocking: tuple[Folded, ...]
-    passes: tuple[_Passes, ...]
 
     @property
     def symbol(self) -> str:
@@ -76,6 +69,29 @@ class _Cell:
     @property
     def word(self) -> str:
         return _WORDS[self.look]
+
+
+@dataclass(frozen=True)
+class _Panel(_Looks):
+    """The reasons of one report, or of several that have the same."""
+
+    id: str
+    look: str
+    wheel: str
+    targets: tuple[str, ...]
+    blocking: tuple[Folded, ...]
+    passes: tuple[_Passes, ...]
+
+
+@dataclass(frozen=True)
+class _Cell(_Looks):
+    """One report in the matrix; `panel` has its reasons."""
+
+    panel: str
+    look: str
+    wheel: str
+    target: str
+    sentence: str
 
 
 @dataclass(frozen=True)
@@ -107,7 +123,7 @@ def write(matrix: Matrix, path: Path) -> None:
 
 def html(matrix: Matrix) -> str:
     """Return the page: one text that needs nothing from elsewhere."""
-    cells = {key: _cell(matrix, key, report) for key, report in matrix.reports.items()}
+    panels, cells = _panels(matrix)
     wheels = [_wheel_side(number, one) for number, one in enumerate(matrix.subjects)]
     targets = [_target_side(place, one) for place, one in enumerate(matrix.columns)]
     targets_down = len(targets) > len(wheels)
@@ -126,7 +142,7 @@ def html(matrix: Matrix) -> str:
         heads=wheels if targets_down else targets,
         rows=rows,
         side="target" if targets_down else "wheel",
-        cells=[cells[key] for key in sorted(cells)],
+        panels=panels,
         counts=[(look, _SYMBOLS[look], _WORDS[look], count) for look, count in _counts(cells)],
         errors=[one for one in matrix.subjects if one.error is not None],
         outcomes=[(one.name, matrix.outcome(n)) for n, one in enumerate(matrix.subjects)],
@@ -163,29 +179,53 @@ def _wheel_side(number: int, subject: Subject) -> _Side:
         except InvalidWheelFilename:
             pass
         else:
-            tags = "-".join(subject.name.removesuffix(".whl").split("-")[-3:])
-            title, details = str(name), f"{version} {tags}"
+            python, abi, _ = subject.name.removesuffix(".whl").rsplit("-", 3)[1:]
+            title, details = (
+                str(name),
+                f"{version} · {python if python == abi else f'{python}-{abi}'}",
+            )
     return _Side(f"w{number}", title, details, "", subject.name)
 
 
 def _target_side(place: int, column: Column) -> _Side:
     target = column.target
-    what = target.arch_list.replace(";", ", ") or "no device code"
+    what = target.arch_list.replace(";", ", ") or (
+        "any" if target.platform.kind == "emulation" else "no device code"
+    )
     return _Side(f"t{place}", what, ", ".join(column.boards), target.platform.title, target.id)
 
 
-def _cell(matrix: Matrix, key: tuple[int, int], report: Report) -> _Cell:
-    rows = fold(report)
-    look = "derived" if report.outcome == "pass" and report.is_derived else report.outcome
-    return _Cell(
-        f"c{key[0]}-{key[1]}",
-        look,
-        matrix.subjects[key[0]].name,
-        report.target,
-        spoken(sentence(report)),
-        tuple(blocking_first(rows)),
-        tuple(_passes(rows)),
-    )
+def _look_of(report: Report) -> str:
+    return "derived" if report.outcome == "pass" and report.is_derived else report.outcome
+
+
+def _panels(matrix: Matrix) -> "tuple[list[_Panel], dict[tuple[int, int], _Cell]]":
+    """Return the reasons, once for all targets of a wheel that have the same, and the cells."""
+    found: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+    contents: dict[tuple[object, ...], tuple[tuple[Folded, ...], tuple[_Passes, ...]]] = {}
+    for key in sorted(matrix.reports):
+        report = matrix.reports[key]
+        rows = fold(report)
+        blocking = tuple(
+            replace(row, fix=row.fix.replace(report.target, "the target"))
+            for row in blocking_first(rows)
+        )
+        content = (blocking, tuple(_passes(rows)))
+        place = (key[0], _look_of(report), *content)
+        found.setdefault(place, []).append(key)
+        contents[place] = content
+    panels, cells = [], {}
+    for same, keys in found.items():  # in the order of their first cell
+        first = keys[0]
+        wheel = matrix.subjects[first[0]].name
+        targets = tuple(matrix.reports[key].target for key in keys)
+        panel = _Panel(f"c{first[0]}-{first[1]}", str(same[1]), wheel, targets, *contents[same])
+        panels.append(panel)
+        for key in keys:
+            report = matrix.reports[key]
+            said = spoken(sentence(report).replace(report.target, "the target"))
+            cells[key] = _Cell(panel.id, panel.look, wheel, report.target, said)
+    return panels, cells
 
 
 def _passes(rows: Sequence[Folded]) -> Iterator[_Passes]:
@@ -196,7 +236,7 @@ def _passes(rows: Sequence[Folded]) -> Iterator[_Passes]:
         yield _Passes(rule, own[0].reason if len(own) == 1 else f"{files} files")
 
 
-def _look(outcome: Outcome) -> str:
+def _symbol(outcome: Outcome) -> str:
     return _SYMBOLS[outcome]
 
 
@@ -216,5 +256,5 @@ def _template() -> Template:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["spoken"] = spoken
-    environment.filters["symbol"] = _look
+    environment.filters["symbol"] = _symbol
     return environment.from_string(_file("page.html.j2"))

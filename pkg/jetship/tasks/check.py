@@ -51,8 +51,8 @@ _STYLES = {"ok": "green", "FAIL": "bold red", "????": "yellow", "no wheel": "bol
         f"{DEPLOY_FILE}, which also answers for wheels without a pin record",
         "all-platforms": "on which of all known platforms and boards does it run, and what stops "
         "the others",
-        "fetch": "for that, download the libraries that are not in the cache, where the wheel's own "
-        "files leave the answer open",
+        "fetch": "for that, download the libraries that are not in the cache, where the wheel's "
+        "own files leave the answer open",
         "explain": "what a rule asks, why and how: its name, or `all`",
         "html": "also write the answer as a page of its own into this file",
         "json": JSON_HELP,
