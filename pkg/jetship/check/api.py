@@ -69,7 +69,7 @@ def check_facts(
     known = {} if answers is None else answers
     findings: list[Finding] = []
     for rule in RULES:
-        name = rule.__name__
+        name = rule.__name__  # as the rule is called, but for its dashes
         if name not in _ASK_LIBRARIES:
             findings += rule(facts)
             continue
@@ -88,10 +88,10 @@ def check_without_libraries(wheel: Wheel, target: Target, unasked: Unasked) -> R
     facts = _facts(wheel, target, TargetLibraries())
     findings: list[Finding] = []
     for rule in RULES:
-        found = list(rule(facts))
-        if any(finding.rule in _ASK_LIBRARIES for finding in found):
-            found = [one for one in found if one.outcome == "fail" and one.rule != _NOT_ASKED]
-        findings += found
+        if rule.__name__ in _ASK_LIBRARIES - {_NOT_ASKED}:
+            findings += (finding for finding in rule(facts) if finding.outcome == "fail")
+        elif rule.__name__ != _NOT_ASKED:
+            findings += rule(facts)
     if any(True for _ in facts.loadable):
         findings.append(Finding(_NOT_ASKED, "unknown", wheel.file, unasked.reason, fix=unasked.fix))
     return _report(facts, tuple(findings))
