@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import fcntl
 import json
 import os
 import subprocess  # noqa: TID251 - the browser runs beside the test, with two more pipes
@@ -11,7 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-KEYS = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+KEYS = {
+    "Enter": 13,
+    "Escape": 27,
+    "ArrowLeft": 37,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+}
 
 
 @dataclass
@@ -100,14 +108,17 @@ def browser(width: int = 1440, height: int = 1000) -> Iterator[Page]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
 
         def give() -> None:
-            os.dup2(its_in[0], 3)
-            os.dup2(ours[1], 4)
+            # First out of the way: one of them may be 3 or 4 already.
+            for end, place in [(fcntl.fcntl(its_in[0], fcntl.F_DUPFD, 10), 3),
+                               (fcntl.fcntl(ours[1], fcntl.F_DUPFD, 10), 4)]:  # fmt: skip
+                os.dup2(end, place)
 
-        # Above 4, so that putting them at 3 and 4 closes neither.
-        words = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
-                 f"--user-data-dir={profile}", f"--window-size={width},{height}"]  # fmt: skip
+        words = ["chromium", "--headless", "--no-sandbox", "--disable-gpu"]
+        words += ["--remote-debugging-pipe", f"--user-data-dir={profile}"]
+        words += [f"--window-size={width},{height}"]
         child = subprocess.Popen(
-            words, preexec_fn=give, close_fds=False, stderr=subprocess.DEVNULL,
+            words, preexec_fn=give,  # noqa: PLW1509 - no thread runs here
+            close_fds=False, stderr=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, env={**os.environ, "HOME": profile},
         )  # fmt: skip
         os.close(its_in[0])
