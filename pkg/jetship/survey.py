@@ -4,7 +4,8 @@ The reverse question, on which platforms and boards a wheel runs, is the same wi
 as targets, but asks the libraries last: only where the wheel's own files do not say no already.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -23,7 +24,7 @@ from jetship.errors import (
     JetshipError,
     ToolMissingError,
 )
-from jetship.pin import Pin
+from jetship.pin import PIN_FILE, Pin
 from jetship.store import Store
 from jetship.targets.arch import Arch, DeviceCode
 from jetship.targets.catalog import Catalog, runs_on
@@ -72,7 +73,8 @@ class Survey:
             JetshipError: the one thing that was asked cannot be answered; where there are
                 several, the others are, and the matrix says of this one why it is not.
         """
-        rows = [self._row(one, asked, alone=len(inputs) == 1) for one in inputs]
+        pinned = _pinned(inputs)
+        rows = [self._row(one, asked, pinned, alone=len(inputs) == 1) for one in inputs]
         columns = _columns(rows)
         alone = len(rows) == 1 and len(columns) == 1
         reports: dict[tuple[int, int], Report] = {}
@@ -90,13 +92,22 @@ class Survey:
                         reports[number, place] = report
         return Matrix(tuple(row.subject for row in rows), tuple(columns), reports)
 
-    def _row(self, one: Input, asked: Callable[[Pin | None], Asked], *, alone: bool) -> "_Row":
+    def _row(
+        self,
+        one: Input,
+        asked: Callable[[Pin | None], Asked],
+        pinned: Mapping[str, tuple[str, ...]],
+        *,
+        alone: bool,
+    ) -> "_Row":
         question: Question = "named"
         try:
             wheel = one.read()
             said = asked(wheel.pin)
+            if one.image and said.question == "platforms":
+                said = self._by_image(one.image, pinned.get(one.image, ()))
             question = said.question
-            columns = self._columns_of(said, wheel, one)
+            columns = self._columns_of(said, wheel)
         except (CheckError, ConfigError) as error:
             if alone:
                 raise
@@ -106,18 +117,30 @@ class Survey:
         subject = Subject(one.place, name, one.kind, question, wheel.sha256)
         return _Row(subject, wheel, columns, one.image)
 
-    def _columns_of(self, asked: Asked, wheel: Wheel, one: Input) -> tuple[Column, ...]:
+    def _columns_of(self, asked: Asked, wheel: Wheel) -> tuple[Column, ...]:
         if asked.question == "platforms":
-            if one.image:
-                raise ConfigError(
-                    f"which platform the image {one.image} is of does not stand in it",
-                    fix="name a target: --board orin --jetpack 6.2",
-                )
             return all_columns(self.catalog)
         if asked.question != "pin" or wheel.pin is None:
             return tuple(map(Column, asked.targets))
-        code, name = parse_target_id(wheel.pin.target)
-        return (Column(Target(code, self.catalog.platform(name))),)
+        return (Column(self._built_for(wheel.pin.target)),)
+
+    def _built_for(self, target: str) -> Target:
+        code, name = parse_target_id(target)
+        return Target(code, self.catalog.platform(name))
+
+    def _by_image(self, image: str, pinned: Sequence[str]) -> Asked:
+        """Return the target that the pinned packages of an image are for.
+
+        Raises:
+            ConfigError: there is none, or several.
+        """
+        if len(pinned) != 1:
+            raise ConfigError(
+                f"which platform the image {image} is of does not stand in it",
+                why=f"its packages are built for {', '.join(pinned)}" if pinned else "",
+                fix="name a target: --board orin --jetpack 6.2",
+            )
+        return Asked("pin", (self._built_for(pinned[0]),))
 
     def _cell(
         self,
@@ -217,6 +240,16 @@ def all_columns(catalog: Catalog) -> tuple[Column, ...]:
             code = DeviceCode(Arch.parse(arch))
             found.append(Column(Target((code,), platform), tuple(boards)))
     return tuple(found)
+
+
+def _pinned(inputs: Sequence[Input]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, dict[str, None]] = {}
+    for one in inputs:
+        if one.image and (one.path / PIN_FILE).is_file():
+            with contextlib.suppress(CheckError):  # rule `pin` tells that
+                pin = Pin.from_json((one.path / PIN_FILE).read_bytes())
+                found.setdefault(one.image, {})[pin.target] = None
+    return {image: tuple(targets) for image, targets in found.items()}
 
 
 def _columns(rows: Sequence[_Row]) -> list[Column]:

@@ -254,6 +254,20 @@ def test_installed_distributions_of_an_image(call, wheel, monkeypatch, tmp_path,
     assert "which platform the image me/ops:1 is of does not stand in it" in err
 
 
+def test_the_pin_of_one_package_says_what_platform_an_image_is_of(
+    call, wheel, monkeypatch, tmp_path
+):
+    root = tmp_path / "exported"
+    packages = root / "usr/local/lib/python3.11/dist-packages"
+    installed(packages, wheel(name="a"))
+    installed(packages, wheel(name="b", extra={"jetship.json": json.dumps(PIN).encode()}))
+    monkeypatch.setattr(inputs, "_image_machine", lambda _: ("aarch64", ""))
+    monkeypatch.setattr(inputs, "export_image", lambda *_: type("Tree", (), {"root": root}))
+    found = document(call("me/ops:1", "--json")[1])
+    assert [row["targets"] for row in found["wheels"]] == [["sm62-debian-12"]] * 2
+    assert [row["question"] for row in found["wheels"]] == ["pin", "pin"]
+
+
 def test_every_rule_is_explained(call):
     names = {rule.__name__.replace("_", "-") for rule in RULES}
     assert set(explanations()) >= names
