@@ -169,7 +169,7 @@ def _walk(
             continue
         if info.filename != record:
             problems += _compare(info, digest, rows.pop(info.filename, None))
-        member = _member(info.filename, scratch)
+        member = member_of(info.filename, scratch)
         members += [replace(member, digest=digest)] if member else []
     rows.pop(record, None)
     problems += [f"{name} is in RECORD, but not in the wheel" for name in rows]
@@ -206,7 +206,8 @@ def _named_so(name: str) -> bool:
     return re.search(r"\.so(\.\d+)*$", name) is not None
 
 
-def _member(name: str, path: Path) -> Member | None:
+def member_of(name: str, path: Path) -> Member | None:
+    """Return the facts of a file, or None for one that is no library and need not be one."""
     with path.open("rb") as stream:
         is_elf = stream.read(len(MAGIC)) == MAGIC
     if not is_elf and not _named_so(name):
