@@ -18,15 +18,13 @@ from jetship.check.api import check_wheel
 from jetship.check.findings import Report
 from jetship.check.libraries import TargetLibraries
 from jetship.errors import CheckError, ConfigError, JetshipError
-from jetship.pin import pin_of
 from jetship.schedule import run_all
 from jetship.store import Store, disk_errors, sweep
 from jetship.targets.buildsettings import BuildSettings
-from jetship.targets.catalog import Catalog
-from jetship.targets.model import Target, parse_target_id
+from jetship.targets.model import Target
 from jetship.toolchain.model import Toolchain
 from jetship.toolchain.own import NO_SUPPLY, NOTHING_OWN, OwnParts, OwnSupply
-from jetship.toolchain.prepare import plan, prepare
+from jetship.toolchain.prepare import is_prepared, plan, prepare
 from jetship.toolchain.sources import download_bytes, has_part
 
 REJECTED = "rejected"
@@ -165,28 +163,47 @@ def check(wheel: Path, target: Target, store: Store, own_parts: OwnParts = NOTHI
         CheckError: the file is not a wheel.
         DownloadError, ToolMissingError: the target's libraries cannot be had.
     """
-    # A check compiles nothing: where the platform's toolkit is not to be had, it does without.
-    has_toolkit = target.platform.toolchain.cuda or own_parts.cuda_home
-    needed = target if has_toolkit else Target((), target.platform)
-    libraries = TargetLibraries.of(prepare(needed, store, own_parts))
-    return check_wheel(wheel, target, libraries)
+    return check_wheel(wheel, target, libraries_of(target, store, own_parts))
 
 
-def target_of(wheel: Path, catalog: Catalog, asked: Sequence[Target]) -> Target:
-    """Return the target to check a wheel against: what was asked for, or what it was built for.
+def libraries_of(target: Target, store: Store, own_parts: OwnParts) -> TargetLibraries:
+    """Return the libraries to check a wheel for a target against, getting them where missing.
 
     Raises:
-        ConfigError: nothing was asked for and the wheel has no pin record, or the request is
-            not a target.
-        CheckError: the file is not a wheel.
+        DownloadError, ToolMissingError: they cannot be had.
+        ConfigError, ImageError: one of the user's parts is not what it should be.
     """
-    if asked:
-        return asked[0]
-    pin = pin_of(wheel)
-    if pin is None:
-        raise ConfigError(
-            f"{wheel.name} does not say what it was built for (it has no jetship.json)",
-            fix="name a target: --arch 6.2 --platform debian-12",
-        )
-    code, name = parse_target_id(pin.target)
-    return Target(code, catalog.platform(name))
+    return TargetLibraries.of(prepare(_uncompiled(target, own_parts), store, own_parts))
+
+
+def has_libraries(target: Target, store: Store, own_parts: OwnParts) -> bool:
+    """Return whether `libraries_of` would download nothing."""
+    return is_prepared(_uncompiled(target, own_parts), store, own_parts)
+
+
+def require_parts(target: Target, own_parts: OwnParts) -> None:
+    """Make sure that what `libraries_of` needs can be downloaded or is given.
+
+    Raises:
+        ToolMissingError: a part is not openly to be had; says where it is and what to pass.
+        ConfigError: a lock file does not fit.
+    """
+    plan(_uncompiled(target, own_parts), own_parts)
+
+
+def libraries_key(target: Target, own_parts: OwnParts) -> object:
+    """Return what is equal for targets of one platform that have the same libraries."""
+    needed = _uncompiled(target, own_parts)
+    toolkits = target.platform.toolchain.cuda
+    archs = {code.arch for code in needed.code}
+    made = next((one.name for one in toolkits if archs and one.part.makes(archs)), "")
+    return target.platform.name, made, tuple(own_parts.named.items())
+
+
+def _uncompiled(target: Target, own_parts: OwnParts) -> Target:
+    """Return the target whose toolchain a check needs.
+
+    A check compiles nothing: where the platform's toolkit is not to be had, it does without.
+    """
+    has_toolkit = target.platform.toolchain.cuda or own_parts.cuda_home
+    return target if has_toolkit else Target((), target.platform)
