@@ -122,6 +122,8 @@ def _one(member: Member, facts: Facts) -> Finding:
 def _has(images: list[DeviceImage], facts: Facts) -> str:
     wanted = {code.arch for code in facts.target.code}
     extra = sorted({image.arch for image in images} - wanted)
+    if all(image.kernels == () for image in images):
+        return "its .cu files have no kernel, so nothing in it depends on the GPU"
     if not wanted:
         return f"it has device code for {_listed(extra)}, which this target has no use for"
     reason = f"it has device code for {facts.target.arch_list}"

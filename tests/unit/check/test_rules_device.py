@@ -10,7 +10,7 @@ from jetship.check.findings import Finding
 from jetship.check.rules_device import device_code
 from jetship.check.wheel import Member
 from jetship.fatbin import parse_fatbins
-from jetship.targets.resolve import resolve
+from jetship.targets.resolve import resolve, resolve_id
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "data/check"))
 from make_corpus import PTX, SASS, container, image
@@ -30,7 +30,7 @@ def find(catalog):
     """Return the rule's answer about a library of these containers, by another tool than ours."""
 
     def run(*files: bytes, arch: str = "8.7", platform: str = "jetpack-6.2") -> Finding:
-        (target,) = resolve(catalog, arch=arch, platform=platform, fat=True)
+        target = resolve_id(catalog, f"{arch}/{platform}")
         member = Member("pkg/_C.so", None, images=parse_fatbins(b"".join(files)))
         (finding,) = device_code(Facts(_Wheel((member,)), target, None))
         return finding
@@ -66,6 +66,18 @@ def test_many_kernels_are_counted(find):
     names = tuple(f"k{number}" for number in range(9))
     finding = find(container(sass(87)), container(sass(72, kernels=names)))
     assert finding.evidence == ("only sm_72: k0, k1, k2, k3 and 5 more",)
+
+
+def test_a_library_without_kernels_depends_on_no_gpu(find):
+    finding = find(container(sass(52, kernels=()), ptx(52, kernels=())))
+    assert finding.outcome == "pass"
+    assert finding.reason.startswith("its .cu files have no kernel")
+
+
+def test_a_target_without_gpu_has_no_use_for_device_code(find):
+    finding = find(container(sass(72), ptx(87)), arch="cpu", platform="debian-12")
+    assert finding.outcome == "pass"
+    assert finding.reason == "it has device code for 7.2, 8.7, which this target has no use for"
 
 
 def test_a_file_without_kernels_needs_no_code(find):
