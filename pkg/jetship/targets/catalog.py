@@ -44,11 +44,15 @@ class ArchFacts(Strict):
     arch: str
     family: str
     source: str
+    tegra: bool = False
+    """Whether it is the GPU of Jetsons, which runs machine code made for itself alone."""
     last_cuda: str = ""
     note: str = ""
 
 
-class _Archs(Strict):
+class Archs(Strict):
+    """The file toolchains/archs.yaml."""
+
     archs: tuple[ArchFacts, ...]
 
 
@@ -104,7 +108,7 @@ class Catalog:
             boards=tuple(boards.values()),
             platforms=tuple(platforms.values()),
             device_lines=yamlfile.load(folder / "devices.yaml", _DeviceLines).lines,
-            archs=yamlfile.load(folder / "archs.yaml", _Archs).archs,
+            archs=yamlfile.load(folder / "archs.yaml", Archs).archs,
             parts=shelf.parts,
             replaced=tuple(replaced),
         )

@@ -55,14 +55,60 @@ class Source:
         return "\n".join([*lines, self.tail]) + "\n"
 
 
-def fatbin(*images: tuple[int, int], flags: int = 0x11, payload: bytes = b"\x7fELF") -> bytes:
-    """Return a container of device code: pairs of kind and the arch's number."""
-    entries = b""
-    for kind, number in images:
-        body = payload.ljust(-(-len(payload) // 8) * 8, b"\0")
-        head = struct.pack("<HHIQ12x", kind, 0x101, 64, len(body))
-        entries += (head + struct.pack("<I8xQ", number, flags)).ljust(64, b"\0") + body
+def cubin(*kernels: str, release: int = 118) -> bytes:
+    """Return machine code as nvcc writes it, as far as its tables go: no instruction in it."""
+    strings = b"\0" + b"".join(name.encode() + b"\0" for name in kernels)
+    symbols = bytes(24)
+    for name in kernels:
+        place = strings.index(name.encode() + b"\0")
+        symbols += struct.pack("<IBBHQQ", place, 0x12, 0x10, 1, 0, 0)
+    names = b"\0.strtab\0.symtab\0"
+    bodies = (names, strings, symbols)
+    head = b"\x7fELF\2\1\1\x33\7".ljust(16, b"\0") + struct.pack("<HHI", 2, 190, release)
+    end = 64 + sum(map(len, bodies))
+    head += struct.pack("<QQQIHHHHHH", 0, 0, end, 0, 64, 56, 0, 64, 4, 1)
+    rows, place = bytes(64), 64
+    for name, kind, link, body in zip((1, 1, 9), (3, 3, 2), (0, 0, 2), bodies, strict=True):
+        rows += struct.pack("<IIQQQQIIQQ", name, kind, 0, 0, place, len(body), link, 0, 1, 0)
+        place += len(body)
+    return head + b"".join(bodies) + rows
+
+
+def ptx(*kernels: str, isa: str = "7.8", number: int = 62) -> bytes:
+    """Return PTX as nvcc leaves it in a library."""
+    entries = "".join(f".visible .entry {name}(\n)\n{{\nret;\n}}\n" for name in kernels)
+    return f"\n\n.version {isa}\n.target sm_{number}\n.address_size 64\n{entries}".encode()
+
+
+def image(
+    kind: int,
+    number: int,
+    *,
+    kernels: tuple[str, ...] = ("_Z6kernelPf",),
+    flags: int = 0x11,
+    isa: str = "7.8",
+    release: int = 118,
+    packed: tuple[bytes, int] | None = None,
+) -> bytes:
+    """Return one entry of a container; `packed` is a packed payload and its size unpacked."""
+    whole = cubin(*kernels, release=release) if kind == SASS else ptx(*kernels, isa=isa)
+    body, unpacked = packed or (whole, 0)
+    size = len(body) if packed else 0
+    body = body.ljust(-(-len(body) // 8) * 8, b"\0")
+    major, minor = map(int, (isa if kind == PTX else "1.7").split("."))
+    head = struct.pack("<HHIQII", kind, 0x101, 64, len(body), size, 0)
+    return head + struct.pack("<HHIQQQQ", minor, major, number, 0, flags, 0, unpacked) + body
+
+
+def container(*images: bytes) -> bytes:
+    """Return the device code of one .cu file."""
+    entries = b"".join(images)
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entries)) + entries
+
+
+def fatbin(*images: tuple[int, int], flags: int = 0x11) -> bytes:
+    """Return a container of device code: pairs of kind and the arch's number."""
+    return container(*(image(kind, number, flags=flags) for kind, number in images))
 
 
 SM62 = fatbin((SASS, 62))
@@ -122,7 +168,8 @@ MEMBERS = (
     Source("own.so", calls=("own",), links=("libown.so",), flags=(ORIGIN,)),
     Source("pathed.so", calls=CALLS, links=LINKS, flags=(f"-Wl,-rpath,{ROOM}",)),
     Source("astray.so", calls=("own",), links=("libown.so",)),
-    Source("sm72.so", fatbin=fatbin((SASS, 72), (PTX, 50))),
+    Source("sm72.so", fatbin=fatbin((SASS, 72))),
+    Source("sm72ptx.so", fatbin=fatbin((SASS, 72), (PTX, 50))),
     Source("sm62ptx.so", fatbin=fatbin((SASS, 62), (PTX, 62)) + bytes(24) + SM62),
     Source("badcode.so", fatbin=SM62[:-16]),
 )

@@ -449,8 +449,19 @@ class TestDeviceCode:
     def test_other_arch(self, check, of):
         (finding,) = of(check("sm72.so"), "device-code")
         assert finding.outcome == "fail"
+        assert finding.reason.startswith("it has no machine code for 6.2: no kernel would start")
+        assert finding.evidence == ("sm_72",)
+
+    def test_ptx_runs_once_the_device_has_compiled_it(self, check, of):
+        (finding,) = of(check("sm72ptx.so"), "device-code")
+        assert (finding.outcome, finding.blocks) == ("unknown", False)
+        assert "PTX" in finding.accepted
+        assert "the driver compiles it at the first start (1 KB" in finding.reason
+
+    def test_a_wheel_of_ours_has_the_machine_code_that_was_asked_for(self, check, of):
+        (finding,) = of(check("sm72ptx.so", extra=pin_for("sm62-debian-12")), "device-code")
+        assert finding.outcome == "fail"
         assert "no machine code for 6.2 (its PTX for 5.0 would be" in finding.reason
-        assert finding.evidence == ("sm_72", "compute_50")
 
     def test_a_project_with_archs_of_its_own_is_told_how_to_add_the_targets(
         self, check, of, catalog
@@ -467,9 +478,13 @@ class TestDeviceCode:
 
     def test_ptx_is_asked_for(self, check, of, catalog):
         (wants_ptx,) = resolve(catalog, arch="6.2+PTX", platform="debian-12")
-        (finding,) = of(check("good.so", target=wants_ptx), "device-code")
+        ours = pin_for(wants_ptx.id)
+        (finding,) = of(check("good.so", target=wants_ptx, extra=ours), "device-code")
         assert "no PTX for 6.2" in finding.reason
-        (finding,) = of(check("sm62ptx.so", target=wants_ptx), "device-code")
+        # The first of its two .cu files has it, the second has not.
+        (finding,) = of(check("sm62ptx.so", target=wants_ptx, extra=ours), "device-code")
+        assert "no PTX for 6.2" in finding.reason
+        (finding,) = of(check("good.so", target=wants_ptx), "device-code")
         assert finding.outcome == "pass"
 
     def test_every_library_is_looked_at(self, check, of, member):

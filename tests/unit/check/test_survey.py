@@ -273,7 +273,7 @@ def test_every_rule_is_explained(call):
     assert set(explanations()) >= names
     code, out, _ = call("--explain", "device_code")
     assert code == 0
-    assert out.startswith("device-code: Is there machine code for this very GPU")
+    assert out.startswith("device-code: Does every kernel have code that the GPU")
     assert "no kernel image is available" in out
     rows = json.loads(call("--explain", "all", "--json")[1])["rules"]
     assert {row["rule"] for row in rows} >= names
