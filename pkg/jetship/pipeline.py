@@ -5,7 +5,7 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from jetship import board, console
@@ -17,6 +17,7 @@ from jetship.build.project import Project
 from jetship.check.api import check_wheel
 from jetship.check.findings import Report
 from jetship.check.libraries import TargetLibraries
+from jetship.check.prepared import target_libraries
 from jetship.errors import CheckError, ConfigError, JetshipError
 from jetship.pin import pin_of
 from jetship.schedule import run_all
@@ -109,7 +110,8 @@ def _produce(request: Request, target: Target, store: Store, shown: Board, jobs:
             verify_project(order, built, store=store)
         shown.doing(target.id, "checks")
         console.step(f"checking {built.path.name}")
-        report = check_wheel(built.path, target, TargetLibraries.of(toolchain))
+        libraries = target_libraries(target, store, request.own.of(target))
+        report = check_wheel(built.path, target, libraries)
         accepted = report.outcome == "pass"
         final = (dist if accepted else dist / REJECTED) / built.path.name
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -158,6 +160,29 @@ def _staging(dist: Path) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+@dataclass(frozen=True)
+class Checker:
+    """Checks any number of wheels; the libraries of each target are prepared and read once."""
+
+    store: Store
+    own: OwnSupply = NO_SUPPLY
+    _libraries: dict[tuple[str, OwnParts], TargetLibraries] = field(
+        default_factory=dict, repr=False
+    )
+
+    def check(self, wheel: Path, target: Target) -> Report:
+        """Check one wheel against a target; raises as `check`."""
+        return check_wheel(wheel, target, self.libraries(target))
+
+    def libraries(self, target: Target) -> TargetLibraries:
+        """Return the libraries of a target; raises as `check`."""
+        own_parts = self.own.of(target)
+        key = (target.platform.name, own_parts)
+        if key not in self._libraries:
+            self._libraries[key] = target_libraries(target, self.store, own_parts)
+        return self._libraries[key]
+
+
 def check(wheel: Path, target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN) -> Report:
     """Check one wheel against a target.
 
@@ -165,11 +190,7 @@ def check(wheel: Path, target: Target, store: Store, own_parts: OwnParts = NOTHI
         CheckError: the file is not a wheel.
         DownloadError, ToolMissingError: the target's libraries cannot be had.
     """
-    # A check compiles nothing: where the platform's toolkit is not to be had, it does without.
-    has_toolkit = target.platform.toolchain.cuda or own_parts.cuda_home
-    needed = target if has_toolkit else Target((), target.platform)
-    libraries = TargetLibraries.of(prepare(needed, store, own_parts))
-    return check_wheel(wheel, target, libraries)
+    return Checker(store, OwnSupply(own_parts)).check(wheel, target)
 
 
 def target_of(wheel: Path, catalog: Catalog, asked: Sequence[Target]) -> Target:

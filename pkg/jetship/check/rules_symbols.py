@@ -125,7 +125,7 @@ def _classify(symbol: Undefined, scope: Scope, facts: Facts) -> _Open:
 def _kind(symbol: Undefined, scope: Scope, facts: Facts) -> str:
     if symbol.name.startswith(("Py", "_Py")) and facts.libraries.interpreter is None:
         return "unknown"  # Python's own table is not at hand
-    if any(library.partial for library in scope.libraries) and mangled.in_torch(symbol.name):
+    if any(library.may_have(symbol) for library in scope.libraries):
         return "unknown"
     if not scope.untabled or symbol.library in scope.names:
         return "missing"
@@ -152,8 +152,7 @@ def _near(name: str, scope: Scope) -> tuple[str, str]:
     found = [
         (export, library.name)
         for library in scope.libraries
-        for export in library.elf.exports
-        if qualified in export and mangled.qualified_name(export) == qualified
+        for export in library.spelled(qualified)
     ]
     # The other ABI's twin explains more than just another overload.
     abi = mangled.string_abi(name)

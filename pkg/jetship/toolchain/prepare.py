@@ -140,7 +140,7 @@ def prepare(
     chosen = plan(target, own_parts)
     for part in math:
         require_fitting(part)
-    given = _given_links(platform, own_parts, store)  # before anything is downloaded
+    given = given_links(platform, own_parts, store)  # before anything is downloaded
     # All are asked, so that a damaged lock file is told before anything is downloaded.
     if not all([has_part(part, store) for part in chosen.parts]):  # noqa: C419
         console.step(f"preparing the toolchain of {platform.name}")
@@ -221,8 +221,12 @@ def _with_math(toolkit: Given, math: Sequence[NamedPart], store: Store) -> Given
     return Given(joined, joined.name, toolkit.cuda_version)
 
 
-def _given_links(platform: Platform, own_parts: OwnParts, store: Store) -> dict[str, Given]:
-    """Return what is linked into the toolchain of the user's own, by the name of the link."""
+def given_links(platform: Platform, own_parts: OwnParts, store: Store) -> dict[str, Given]:
+    """Return what is linked into the toolchain of the user's own, by the name of the link.
+
+    Raises:
+        ConfigError, DownloadError, ToolMissingError, ImageError: as `prepare`.
+    """
     links = own.examine(own_parts, platform)
     if own_parts.image:
         tree = export_image(own_parts.image, platform, store)

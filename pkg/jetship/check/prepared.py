@@ -1,0 +1,131 @@
+"""The libraries of a target from the cache: read once for each content, not once for each check.
+
+A check needs a platform's sysroot and torch, and of its CUDA the names; and of these only the
+tables, so nothing is downloaded or unpacked where those are in the cache. Compilers never are.
+"""
+
+import functools
+import hashlib
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from jetship import _elfbytes, _elftables, console, elf
+from jetship.check import libraryfolders, mangled, symboltables, tablefile
+from jetship.check.libraries import LINKS, Place, TargetLibraries, written_down
+from jetship.check.libraryfolders import fingerprint, packed
+from jetship.check.tablefile import DamagedTableError, SymbolTable
+from jetship.errors import DownloadError
+from jetship.store import Store, write_atomically
+from jetship.targets.model import Platform, Target
+from jetship.targets.parts import NamedPart
+from jetship.toolchain.model import CUDA, CUDA_TARGET, SITE_PACKAGES, SYSROOT
+from jetship.toolchain.own import NOTHING_OWN, Given, OwnParts
+from jetship.toolchain.prepare import given_links, plan
+from jetship.toolchain.sources import make_part, pinned_files, tree_digest
+
+_FILE = "symbols"
+
+
+def target_libraries(
+    target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN
+) -> TargetLibraries:
+    """Return the libraries of a target, making the tables that are not in the cache.
+
+    Raises:
+        CheckError: a library is damaged.
+        ConfigError: a path that the user gave is not what it should be, or a lock file is wrong.
+        DownloadError: something cannot be fetched, verified or stored.
+        ToolMissingError: the sysroot or torch is not to be had, and was not given.
+    """
+    platform = target.platform
+    given = given_links(platform, own_parts, store)
+    pinned = _pinned_parts(platform, own_parts)
+    places = []
+    for link in LINKS:
+        if link in given:
+            exact = given[link].exact
+            table = _of_given(given[link], link, platform, store)
+        elif link in pinned:
+            exact = False
+            table = _of_part(pinned[link], link, platform, store)
+        else:
+            continue
+        places.append(Place(link, table, "exact" if exact else platform.evidence))
+    files = frozenset(one for part in platform.toolchain.cuda for one in pinned_files(part))
+    written = written_down(platform, places, own_cuda=CUDA_TARGET in given, pinned=files)
+    torch = next(place.table for place in places if place.link == SITE_PACKAGES)
+    stubs = {*symboltables.TORCH_LIBRARIES} - {row.name for row in torch.libraries}
+    return TargetLibraries.assembled(platform, places, written, stubs, mangled.BUILT_IN)
+
+
+def _pinned_parts(platform: Platform, own_parts: OwnParts) -> dict[str, NamedPart]:
+    """Return the pinned parts whose libraries have to be read, by the name of their link."""
+    # Without device code, as no compiler is asked for any.
+    chosen = plan(Target((), platform), own_parts)
+    parts = {SYSROOT: chosen.sysroot, SITE_PACKAGES: chosen.torch, CUDA: None}
+    if not own_parts.cuda_home:
+        parts[CUDA] = next(iter(_unwritten(platform)), None)
+    return {link: part for link, part in parts.items() if part}
+
+
+def _unwritten(platform: Platform) -> Iterator[NamedPart]:
+    """Yield the platform's CUDA parts whose runtime nobody wrote down: those of the user's own."""
+    known = symboltables.known_runtimes()
+    return (part for part in platform.toolchain.cuda if not pinned_files(part) & known)
+
+
+def _of_part(part: NamedPart, link: str, platform: Platform, store: Store) -> SymbolTable:
+    def root() -> Path:
+        return make_part(part, store).path
+
+    return _cached(f"{part.name} {tree_digest(part)}", root, link, platform, store)
+
+
+def _of_given(given: Given, link: str, platform: Platform, store: Store) -> SymbolTable:
+    # A folder of the cache never changes; one of the user's may, and still be called the same.
+    inside = given.path.is_relative_to(store.root.resolve())
+    state = "" if inside else fingerprint(given.path, link, platform.machine)
+    return _cached(f"{given.identity} {state}", lambda: given.path, link, platform, store)
+
+
+def _cached(
+    content: str, root: Callable[[], Path], link: str, platform: Platform, store: Store
+) -> SymbolTable:
+    """Return the table of some content from the cache; one that is damaged is made anew."""
+    words = (content, link, platform.machine, _recipe())
+    name, digest = f"symbols-{link}", hashlib.sha256("\n".join(words).encode()).hexdigest()
+
+    def make(folder: Path) -> None:
+        place = root()
+        console.note(f"reading the {_TITLES[link]} of {platform.name} (once)")
+        write_atomically(folder / _FILE, packed(place, link, platform.machine))
+
+    for _ in range(2):
+        path = store.tree(name, digest, make) / _FILE
+        try:
+            return SymbolTable.read(path)
+        except (DamagedTableError, OSError) as error:
+            console.warn(f"{path} is damaged ({error}); it is made anew")
+            store.drop_tree(name, digest)
+    raise DownloadError(
+        f"{path} is damaged as soon as it is written",
+        why="what is read is not what was written",
+        fix="look after the disk, or set JETSHIP_CACHE to a folder on another one",
+    )
+
+
+_TITLES = {
+    SYSROOT: "system's libraries",
+    SITE_PACKAGES: "libraries of torch",
+    CUDA_TARGET: "libraries of CUDA",
+    CUDA: "libraries of CUDA",
+}
+
+
+@functools.cache
+def _recipe() -> str:
+    """Name all that decides what a table says of a library."""
+    modules = (elf, _elfbytes, _elftables, libraryfolders, mangled, tablefile)
+    source = "".join(map(inspect.getsource, modules))
+    return hashlib.sha256(source.encode()).hexdigest()
