@@ -20,12 +20,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from jetship import proc
+from jetship.check.mangled import in_torch, string_abi
 from jetship.check.symboltables import (
     DEFINES,
     EXPORTED,
     NEEDS,
     PARTIAL,
     SHA256,
+    STRINGS,
     TORCH_LIBRARIES,
     is_left_out,
     read_table,
@@ -105,6 +107,8 @@ def _table(name: str, elf: ElfFile, packages: Mapping[str, str]) -> bytes:
         names = {one for one in names if not is_left_out(one)}
     lines += [f"{NEEDS}{' '.join(needed)}"] if needed else []
     lines += [f"{DEFINES}{' '.join(elf.version_definitions)}"] if elf.version_definitions else []
+    abis = {string_abi(one) for one in names if in_torch(one)} - {None}
+    lines += [f"{STRINGS}{' '.join(sorted(map(str, abis)))}"] if abis else []
     listed = [
         "@".join([one, *(version for version in elf.exports[one] if version)]) for one in names
     ]

@@ -255,8 +255,7 @@ def written_down(
 
 def _written(table: WrittenTable, platform: Platform, grade: Grade) -> Library:
     elf = table.elf(platform.machine)
-    abis = {mangled.string_abi(name) for name in elf.exports if mangled.in_torch(name)}
-    other_abi = _other_abi(abis, platform) if grade == "derived" else None
+    other_abi = _other_abi(table.string_abis, platform) if grade == "derived" else None
     return Library(table.name, elf, grade, other_abi=other_abi, partial=table.partial)
 
 
@@ -266,7 +265,7 @@ def _graded(row: TabledLibrary, elf: ElfFile, platform: Platform, grade: Grade) 
     return Library(row.name, elf, "derived", other_abi=_other_abi(row.string_abis, platform))
 
 
-def _other_abi(abis: Iterable[str | None], platform: Platform) -> str | None:
+def _other_abi(abis: Iterable[str], platform: Platform) -> str | None:
     """Return the C++ ABI of torch's names where it is not the target's."""
     wanted = "cxx11" if platform.torch.cxx11_abi else "pre-cxx11"
     other = "pre-cxx11" if platform.torch.cxx11_abi else "cxx11"

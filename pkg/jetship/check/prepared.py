@@ -21,7 +21,7 @@ from jetship.targets.model import Platform, Target
 from jetship.targets.parts import NamedPart
 from jetship.toolchain.model import CUDA, CUDA_TARGET, SITE_PACKAGES, SYSROOT
 from jetship.toolchain.own import NOTHING_OWN, Given, OwnParts
-from jetship.toolchain.prepare import given_links, plan
+from jetship.toolchain.prepare import given_links, library_parts
 from jetship.toolchain.sources import make_part, pinned_files, tree_digest
 
 _FILE = "symbols"
@@ -61,11 +61,9 @@ def target_libraries(
 
 def _pinned_parts(platform: Platform, own_parts: OwnParts) -> dict[str, NamedPart]:
     """Return the pinned parts whose libraries have to be read, by the name of their link."""
-    # Without device code, as no compiler is asked for any.
-    chosen = plan(Target((), platform), own_parts)
-    parts = {SYSROOT: chosen.sysroot, SITE_PACKAGES: chosen.torch, CUDA: None}
-    if not own_parts.cuda_home:
-        parts[CUDA] = next(iter(_unwritten(platform)), None)
+    sysroot, torch = library_parts(platform, own_parts)
+    cuda = None if own_parts.cuda_home else next(_unwritten(platform), None)
+    parts = {SYSROOT: sysroot, SITE_PACKAGES: torch, CUDA: cuda}
     return {link: part for link, part in parts.items() if part}
 
 

@@ -14,6 +14,7 @@ EXPORTED = "# exported by "
 SHA256 = "# sha256 "
 NEEDS = "# needs "
 DEFINES = "# defines "
+STRINGS = "# strings "  # of which std::string its names speak: see mangled.string_abi
 PARTIAL = "# partial: "
 
 TORCH_LIBRARIES = ("libc10_cuda.so", "libtorch_cuda.so")
@@ -51,6 +52,7 @@ class WrittenTable:
     exports: Mapping[str, tuple[str, ...]] = field(repr=False)
     needed: tuple[str, ...] = ()
     version_definitions: tuple[str, ...] = ()
+    string_abis: tuple[str, ...] = ()
     partial: bool = False
 
     def elf(self, machine: str) -> ElfFile:
@@ -88,6 +90,7 @@ def read_table(path: Path) -> WrittenTable:
         exports=exports,
         needed=words(NEEDS),
         version_definitions=words(DEFINES),
+        string_abis=words(STRINGS),
         partial=any(line.startswith(PARTIAL) for line in head),
     )
 

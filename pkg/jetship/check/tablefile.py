@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby, product
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from jetship.check import mangled
 from jetship.elf import ElfFile
@@ -235,6 +235,10 @@ class TabledExports(Mapping[str, tuple[str, ...]]):
 
     def __getitem__(self, name: str) -> tuple[str, ...]:
         return self.table.find(name)[self.library]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the versions, or the default, without the exception that is Mapping's way."""
+        return self.table.find(name).get(self.library, default)
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.library in self.table.find(name)

@@ -53,18 +53,39 @@ def plan(target: Target, own_parts: OwnParts = NOTHING_OWN) -> Plan:
     if missing := missing_parts(target, own_parts):
         raise _missing(target.platform, missing)
     toolkit = None if own_parts.cuda_home or not target.code else _toolkit(target)
+    sysroot, torch = library_parts(target.platform, own_parts)
     chosen = Plan(
         compiler=parts.compiler,
-        sysroot=None if own_parts.sysroot or own_parts.image else parts.sysroot,
+        sysroot=sysroot,
         cuda=toolkit,
-        torch=None if own_parts.torch_wheel or own_parts.image else parts.torch,
+        torch=torch,
         math=tuple(
             one for one in parts.cuda_math if toolkit and one.part.version == toolkit.part.version
         ),
     )
-    for part in chosen.parts:
-        require_fitting(part)
+    for part in (chosen.compiler, toolkit):
+        if part:
+            require_fitting(part)
     return chosen
+
+
+def library_parts(
+    platform: Platform, own_parts: OwnParts = NOTHING_OWN
+) -> tuple[NamedPart | None, NamedPart | None]:
+    """Choose the sysroot and the torch whose libraries a check looks at; None where given.
+
+    Raises:
+        ToolMissingError, ConfigError: as `plan`.
+    """
+    if missing := missing_parts(Target((), platform), own_parts):
+        raise _missing(platform, missing)
+    parts = platform.toolchain
+    sysroot = None if own_parts.sysroot or own_parts.image else parts.sysroot
+    torch = None if own_parts.torch_wheel or own_parts.image else parts.torch
+    for part in (sysroot, torch):
+        if part:
+            require_fitting(part)
+    return sysroot, torch
 
 
 def missing_parts(target: Target, own_parts: OwnParts) -> list[tuple[str, str]]:
