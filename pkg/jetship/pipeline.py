@@ -5,7 +5,7 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jetship import board, console
@@ -110,7 +110,7 @@ def _produce(request: Request, target: Target, store: Store, shown: Board, jobs:
             verify_project(order, built, store=store)
         shown.doing(target.id, "checks")
         console.step(f"checking {built.path.name}")
-        libraries = target_libraries(target, store, request.own.of(target))
+        libraries = libraries_of(target, store, request.own.of(target))
         report = check_wheel(built.path, target, libraries)
         accepted = report.outcome == "pass"
         final = (dist if accepted else dist / REJECTED) / built.path.name
@@ -160,29 +160,6 @@ def _staging(dist: Path) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-@dataclass(frozen=True)
-class Checker:
-    """Checks any number of wheels; the libraries of each target are prepared and read once."""
-
-    store: Store
-    own: OwnSupply = NO_SUPPLY
-    _libraries: dict[tuple[str, OwnParts], TargetLibraries] = field(
-        default_factory=dict, repr=False
-    )
-
-    def check(self, wheel: Path, target: Target) -> Report:
-        """Check one wheel against a target; raises as `check`."""
-        return check_wheel(wheel, target, self.libraries(target))
-
-    def libraries(self, target: Target) -> TargetLibraries:
-        """Return the libraries of a target; raises as `check`."""
-        own_parts = self.own.of(target)
-        key = (target.platform.name, own_parts)
-        if key not in self._libraries:
-            self._libraries[key] = target_libraries(target, self.store, own_parts)
-        return self._libraries[key]
-
-
 def check(wheel: Path, target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN) -> Report:
     """Check one wheel against a target.
 
@@ -190,7 +167,16 @@ def check(wheel: Path, target: Target, store: Store, own_parts: OwnParts = NOTHI
         CheckError: the file is not a wheel.
         DownloadError, ToolMissingError: the target's libraries cannot be had.
     """
-    return Checker(store, OwnSupply(own_parts)).check(wheel, target)
+    return check_wheel(wheel, target, libraries_of(target, store, own_parts))
+
+
+def libraries_of(target: Target, store: Store, own_parts: OwnParts) -> TargetLibraries:
+    """Return the libraries of a target, for any number of checks.
+
+    Raises:
+        CheckError, ConfigError, DownloadError, ToolMissingError: they cannot be had.
+    """
+    return target_libraries(target, store, own_parts)
 
 
 def target_of(wheel: Path, catalog: Catalog, asked: Sequence[Target]) -> Target:

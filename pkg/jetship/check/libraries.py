@@ -50,11 +50,12 @@ class Library:
             return False
         if self.name in symboltables.TORCH_LIBRARIES:
             return mangled.in_torch(symbol.name) and symboltables.is_of_kernels(symbol.name)
-        # An older release of CUDA's library; symbols have its name as their version, unless they
-        # were linked against an import stub.
-        return symbol.library == self.name or (
-            symbol.library is None and symbol.name.startswith(("cu", "nv", "__cu", "__nv"))
-        )
+        if symbol.library is not None:
+            return symbol.library == self.name
+        # What was linked against an import stub asks for no version, so only the name can tell.
+        if self.name.startswith(("libcu", "libnv")):
+            return symbol.name.startswith(("cu", "nv", "__cu", "__nv"))
+        return mangled.in_torch(symbol.name)
 
     def spelled(self, qualified: str) -> Iterable[str]:
         """Return the exported names that share a C++ name (`mangled.qualified_name`)."""

@@ -147,7 +147,7 @@ def _floors(file: ElfFile, abi: Ceilings) -> str:
 
 def _grade(file: ElfFile, facts: Facts) -> Grade:
     known = all(name in facts.libraries.libraries for name in file.version_needs)
-    return "exact" if known and file.version_needs else "none"
+    return facts.libraries.grade_of(file.version_needs) if known else "none"
 
 
 def libraries(facts: Facts) -> Iterator[Finding]:
@@ -168,7 +168,8 @@ def libraries(facts: Facts) -> Iterator[Finding]:
             yield Finding("libraries", "unknown", member.name, reason, tuple(astray), fix)
         if not absent and not astray and not others:
             reason = f"libraries that it needs: {len(file.needed)}, all on the target or brought"
-            yield Finding("libraries", "pass", member.name, reason, file.needed, grade="exact")
+            grade = facts.libraries.grade_of(file.needed)
+            yield Finding("libraries", "pass", member.name, reason, file.needed, grade=grade)
 
 
 def other_runtimes(needed: Iterable[str], platform: Platform) -> tuple[str, ...]:

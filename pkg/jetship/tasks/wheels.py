@@ -237,13 +237,14 @@ def check(
         raise NothingSelectedError("no wheel was named", fix="invoke check dist/*.whl")
     require_files(wheels)
     catalog = known.catalog()
-    checker = pipeline.Checker(Store(default_root()), given.supply(catalog))
+    store = Store(default_root())
+    own = given.supply(catalog)
     named = () if asked.nothing else targets_of(catalog, asked.together, deploy="")
     reports, unread = [], []
     for path in map(Path, wheels):
         try:
             target = pipeline.target_of(path, catalog, named)
-            reports.append(checker.check(path, target))
+            reports.append(pipeline.check(path, target, store, own.of(target)))
         except (CheckError, ConfigError) as error:
             if len(wheels) == 1:
                 raise
