@@ -14,9 +14,10 @@ from jetship import _elfbytes, _elftables, console, elf
 from jetship.check import libraryfolders, mangled, symboltables, tablefile
 from jetship.check.libraries import LINKS, Place, TargetLibraries, written_down
 from jetship.check.libraryfolders import fingerprint, packed
-from jetship.check.tablefile import DamagedTableError, SymbolTable
+from jetship.check.tablefile import DamagedTableError, SymbolTable, pack
 from jetship.errors import DownloadError
-from jetship.store import Store, write_atomically
+from jetship.probe.record import read_record, require_fitting
+from jetship.store import Store, sha256_of, write_atomically
 from jetship.targets.model import Platform, Target
 from jetship.targets.parts import NamedPart
 from jetship.toolchain.model import CUDA, CUDA_TARGET, SITE_PACKAGES, SYSROOT
@@ -25,6 +26,7 @@ from jetship.toolchain.prepare import given_links, library_parts
 from jetship.toolchain.sources import make_part, pinned_files, tree_digest
 
 _FILE = "symbols"
+DEVICE = "device"  # in place of a link: all libraries of a real device
 
 
 def target_libraries(
@@ -39,6 +41,10 @@ def target_libraries(
         ToolMissingError: the sysroot or torch is not to be had, and was not given.
     """
     platform = target.platform
+    if own_parts.libraries:
+        table = _of_device(own_parts.libraries, own_parts.said("libraries"), platform, store)
+        place = Place(DEVICE, table, "exact")
+        return TargetLibraries.assembled(platform, [place], (), (), mangled.BUILT_IN)
     given = given_links(platform, own_parts, store)
     pinned = _pinned_parts(platform, own_parts)
     places = []
@@ -87,17 +93,38 @@ def _of_given(given: Given, link: str, platform: Platform, store: Store) -> Symb
     return _cached(f"{given.identity} {state}", lambda: given.path, link, platform, store)
 
 
+def _of_device(path: Path, said: str, platform: Platform, store: Store) -> SymbolTable:
+    record = read_record(path, said)
+    require_fitting(record, platform, said)
+
+    def write() -> bytes:
+        return pack(record.libraries(), {"torch": record.facts["torch"]})
+
+    return _stored(sha256_of(path), write, DEVICE, platform, store)
+
+
 def _cached(
     content: str, root: Callable[[], Path], link: str, platform: Platform, store: Store
+) -> SymbolTable:
+    """Return the table of a part from the cache; the part is only made where that is missing."""
+
+    def write() -> bytes:
+        return packed(root(), link, platform.machine)
+
+    return _stored(content, write, link, platform, store)
+
+
+def _stored(
+    content: str, write: Callable[[], bytes], link: str, platform: Platform, store: Store
 ) -> SymbolTable:
     """Return the table of some content from the cache; one that is damaged is made anew."""
     words = (content, link, platform.machine, _recipe())
     name, digest = f"symbols-{link}", hashlib.sha256("\n".join(words).encode()).hexdigest()
 
     def make(folder: Path) -> None:
-        place = root()
-        console.note(f"reading the {_TITLES[link]} of {platform.name} (once)")
-        write_atomically(folder / _FILE, packed(place, link, platform.machine))
+        table = write()
+        console.note(f"tables of the {_TITLES[link]} of {platform.name} are made (once)")
+        write_atomically(folder / _FILE, table)
 
     for _ in range(2):
         path = store.tree(name, digest, make) / _FILE
@@ -114,6 +141,7 @@ def _cached(
 
 
 _TITLES = {
+    DEVICE: "libraries of a device",
     SYSROOT: "system's libraries",
     SITE_PACKAGES: "libraries of torch",
     CUDA_TARGET: "libraries of CUDA",

@@ -7,6 +7,7 @@ from jetship.tasks.bench import bench
 from jetship.tasks.caches import cache
 from jetship.tasks.images import image, matrix, smoke
 from jetship.tasks.machine import doctor, pins, targets
+from jetship.tasks.probe import probe
 from jetship.tasks.program import JetshipProgram
 from jetship.tasks.toolchains import toolchain
 from jetship.tasks.wheels import build, check
@@ -14,7 +15,20 @@ from jetship.tasks.wheels import build, check
 
 def namespace() -> Collection:
     """Return jetship's tasks as an invoke namespace; a repository may add its own."""
-    own = (build, check, image, smoke, matrix, toolchain, targets, doctor, pins, cache, bench)
+    own = (
+        build,
+        check,
+        image,
+        smoke,
+        matrix,
+        toolchain,
+        targets,
+        doctor,
+        pins,
+        cache,
+        bench,
+        probe,
+    )
     return Collection(*own)
 
 
