@@ -13,7 +13,7 @@ import os
 import platform
 import re
 import struct
-import subprocess
+import subprocess  # noqa: TID251 - jetship.proc is not on the device
 import sys
 import sysconfig
 import zipfile
