@@ -20,6 +20,7 @@ TEST_PACKAGES = {
     "dpkg-scanpackages": "dpkg-dev",
     "gpg": "gpg",
     "gpg-agent": "gpg-agent",
+    "chromium": "chromium",
 }
 
 

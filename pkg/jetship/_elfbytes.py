@@ -16,11 +16,12 @@ class ElfError(CheckError):
 
 @dataclass(frozen=True)
 class Section:
-    """Where a section's bytes lie in the file."""
+    """Where a section's bytes lie in the file, and whether the machine may run them."""
 
     name: str
     offset: int
     size: int
+    executable: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,9 @@ def sections_of(data: Data) -> tuple[Section, ...]:
     rows = list(struct.iter_unpack("<IIQQQQ24x", cut(data, start, 64 * count)))
     names = cut(data, rows[names_at][4], rows[names_at][5])
     rows = [row for row in rows if row[1] not in (0, 8)]
-    sections = tuple(Section(text(names, row[0]), row[4], row[5]) for row in rows)
+    sections = tuple(
+        Section(text(names, row[0]), row[4], row[5], executable=bool(row[2] & 4)) for row in rows
+    )
     for section in sections:
         if section.offset + section.size > len(data):
             raise ElfError(f"it is cut off: section {section.name} lies outside of it")

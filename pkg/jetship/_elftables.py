@@ -14,7 +14,7 @@ from jetship._elfbytes import Data, ElfError, Section, Undefined, cut, text, unp
 
 # Tags of the dynamic segment.
 _NULL, _NEEDED, _PLTRELSZ, _HASH, _STRTAB, _SYMTAB, _RELA, _RELASZ = 0, 1, 2, 4, 5, 6, 7, 8
-_STRSZ, _SONAME, _RPATH, _JMPREL, _RUNPATH = 10, 14, 15, 23, 29
+_STRSZ, _SONAME, _RPATH, _TEXTREL, _JMPREL, _RUNPATH, _FLAGS = 10, 14, 15, 22, 23, 29, 30
 _GNU_HASH, _VERSYM, _VERDEF, _VERDEFNUM = 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFFC, 0x6FFFFFFD
 _VERNEED, _VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 
@@ -23,6 +23,9 @@ _BINDINGS = {1: "global", 2: "weak", 10: "unique"}
 _HIDDEN = 0x8000
 _NO_VERSION: tuple[None, None] = (None, None)
 _MAX_VERSION_RECORDS = 1 << 16
+# The smallest page that Linux has on the machines here: a loader takes no smaller alignment.
+_PAGE = 4096
+_PT_GNU_STACK = 0x6474E551
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Tables:
     loads: tuple[tuple[int, int, int], ...]  # address, file offset, size in the file
     entries: tuple[tuple[int, int], ...]  # tag, value
     dynsym: Section | None
+    executable_stack: bool | None
 
     @classmethod
     def find(cls, data: Data, sections: tuple[Section, ...]) -> "Tables | None":
@@ -50,14 +54,15 @@ class Tables:
         size, count = unpack("<HH", data, 54)
         if count and size != 56:
             raise ElfError("its program header table is damaged")
-        # Type, flags, offset, address, physical address, size in the file.
-        rows = list(struct.iter_unpack("<IIQQQQ16x", cut(data, start, 56 * count)))
+        # Type, flags, offset, address, physical address, size in the file, in memory, alignment.
+        rows = list(struct.iter_unpack("<IIQQQQQQ", cut(data, start, 56 * count)))
         dynamic = next((row for row in rows if row[0] == 2), None)
         if dynamic is None:
             return None
         loads = tuple((row[3], row[2], row[5]) for row in rows if row[0] == 1)
         if any(offset + size > len(data) for _, offset, size in loads):
             raise ElfError("it is cut off: a segment that the loader maps lies outside of it")
+        _refuse_unmappable(rows)
         body = cut(data, dynamic[2], dynamic[5] // 16 * 16)
         entries = []
         for tag, value in struct.iter_unpack("<QQ", body):
@@ -65,7 +70,8 @@ class Tables:
                 break
             entries.append((tag, value))
         dynsym = next((section for section in sections if section.name == ".dynsym"), None)
-        return cls(data, loads, tuple(entries), dynsym)
+        stack = next((bool(row[1] & 1) for row in rows if row[0] == _PT_GNU_STACK), None)
+        return cls(data, loads, tuple(entries), dynsym, stack)
 
     @property
     def soname(self) -> str | None:
@@ -82,6 +88,11 @@ class Tables:
     @property
     def runpath(self) -> str | None:
         return next(iter(self._names(_RUNPATH)), None)
+
+    @property
+    def text_relocations(self) -> bool:
+        """Whether the loader has to write into the code (DT_TEXTREL, or DF_TEXTREL)."""
+        return any(tag == _TEXTREL for tag, _ in self.entries) or bool(self._value(_FLAGS) & 4)
 
     def versions(self) -> Versions:
         """Return the version records that this file needs and defines."""
@@ -247,3 +258,21 @@ class Tables:
         # The upper half of the second field; most relocations name no symbol, which is 0.
         rows = struct.iter_unpack("<12xI8x", cut(self.data, self._at(tag), size))
         return {index for (index,) in rows} - {0}
+
+
+def _refuse_unmappable(rows: list[tuple[int, ...]]) -> None:
+    """Refuse segments that glibc's loader refuses (_dl_map_object_from_fd).
+
+    Sizes that are damaged would be an endless or empty mapping, so they are refused as well.
+    """
+    loads = [row for row in rows if row[0] == 1]
+    if not loads:
+        raise ElfError("it has no segment that the loader would map")
+    for _, _, offset, address, _, size, in_memory, alignment in loads:
+        # A power of two, and pages at least.
+        if alignment < _PAGE or alignment & (alignment - 1):
+            raise ElfError(f"a segment is aligned to {alignment} bytes, less than a page")
+        if (address - offset) % alignment:
+            raise ElfError("the address of a segment does not fit its place in the file")
+        if in_memory < size:
+            raise ElfError("a segment is smaller in memory than in the file")

@@ -39,7 +39,8 @@ class ElfFile:
 
     Of a 32-bit or big-endian file only the header is read: `dynamic` is False, and every
     table is empty. `exports` maps a name to the versions that answer to it; "" among them
-    means that a reference without a version finds it.
+    means that a reference without a version finds it. `abi` is the OS ABI of the header and its
+    version; `executable_stack` is None where the file does not say (no PT_GNU_STACK).
     """
 
     machine: str
@@ -56,6 +57,9 @@ class ElfFile:
     undefined: tuple[Undefined, ...] = ()
     exports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sections: tuple[Section, ...] = ()
+    abi: tuple[int, int] = (0, 0)
+    executable_stack: bool | None = None
+    text_relocations: bool = False
 
     def floor(self, prefix: str) -> str | None:
         """Return the newest PREFIX_x.y that any library is asked for, as "x.y", or None."""
@@ -104,12 +108,13 @@ def parse_elf(data: Data) -> ElfFile:
     bits, order = unpack("BB", data, 4)
     if bits not in (1, 2) or order not in (1, 2):
         raise ElfError(f"ELF class {bits} with byte order {order} does not exist")
-    kind, machine = unpack("<HH" if order == 1 else ">HH", data, 16)
+    kind, machine, release = unpack("<HHI" if order == 1 else ">HHI", data, 16)
     header: dict[str, Any] = {
         "machine": _machine_name(machine),
         "bits": 32 * bits,
         "little_endian": order == 1,
         "type": _TYPES.get(kind, f"type {kind}"),
+        "abi": (data[7], data[8]),
     }
     if (bits, order) != (2, 1):
         return ElfFile(**header)
@@ -117,6 +122,9 @@ def parse_elf(data: Data) -> ElfFile:
     tables = Tables.find(data, sections)
     if tables is None:
         return ElfFile(**header, sections=sections)
+    # As glibc's loader does: open_verify in elf/dl-load.c.
+    if data[6] != 1 or release != 1 or any(data[9:16]):
+        raise ElfError("its header is not one of ELF version 1")
     versions = tables.versions()
     return ElfFile(
         **header,
@@ -130,6 +138,8 @@ def parse_elf(data: Data) -> ElfFile:
         undefined=tables.undefined(versions),
         exports=tables.exports(versions),
         sections=sections,
+        executable_stack=tables.executable_stack,
+        text_relocations=tables.text_relocations,
     )
 
 

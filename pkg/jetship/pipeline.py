@@ -17,17 +17,15 @@ from jetship.build.project import Project
 from jetship.check.api import check_wheel
 from jetship.check.findings import Report
 from jetship.check.libraries import TargetLibraries
-from jetship.check.prepared import target_libraries
+from jetship.check.prepared import are_at_hand, target_libraries
 from jetship.errors import CheckError, ConfigError, JetshipError
-from jetship.pin import pin_of
 from jetship.schedule import run_all
 from jetship.store import Store, disk_errors, sweep
 from jetship.targets.buildsettings import BuildSettings
-from jetship.targets.catalog import Catalog
-from jetship.targets.model import Target, parse_target_id
+from jetship.targets.model import Target
 from jetship.toolchain.model import Toolchain
 from jetship.toolchain.own import NO_SUPPLY, NOTHING_OWN, OwnParts, OwnSupply
-from jetship.toolchain.prepare import plan, prepare
+from jetship.toolchain.prepare import library_parts, plan, prepare
 from jetship.toolchain.sources import download_bytes, has_part
 
 REJECTED = "rejected"
@@ -171,29 +169,32 @@ def check(wheel: Path, target: Target, store: Store, own_parts: OwnParts = NOTHI
 
 
 def libraries_of(target: Target, store: Store, own_parts: OwnParts) -> TargetLibraries:
-    """Return the libraries of a target, for any number of checks.
+    """Return the libraries to check a wheel for a target against, getting them where missing.
 
     Raises:
-        CheckError, ConfigError, DownloadError, ToolMissingError: they cannot be had.
+        CheckError: a library is damaged.
+        DownloadError, ToolMissingError: they cannot be had.
+        ConfigError, ImageError: one of the user's parts is not what it should be.
     """
     return target_libraries(target, store, own_parts)
 
 
-def target_of(wheel: Path, catalog: Catalog, asked: Sequence[Target]) -> Target:
-    """Return the target to check a wheel against: what was asked for, or what it was built for.
+def has_libraries(target: Target, store: Store, own_parts: OwnParts) -> bool:
+    """Return whether `libraries_of` would download nothing."""
+    return are_at_hand(target, store, own_parts)
+
+
+def require_parts(target: Target, own_parts: OwnParts) -> None:
+    """Make sure that what `libraries_of` needs can be downloaded or is given.
 
     Raises:
-        ConfigError: nothing was asked for and the wheel has no pin record, or the request is
-            not a target.
-        CheckError: the file is not a wheel.
+        ToolMissingError: a part is not openly to be had; says where it is and what to pass.
+        ConfigError: a lock file does not fit.
     """
-    if asked:
-        return asked[0]
-    pin = pin_of(wheel)
-    if pin is None:
-        raise ConfigError(
-            f"{wheel.name} does not say what it was built for (it has no jetship.json)",
-            fix="name a target: --arch 6.2 --platform debian-12",
-        )
-    code, name = parse_target_id(pin.target)
-    return Target(code, catalog.platform(name))
+    if not own_parts.libraries:
+        library_parts(target.platform, own_parts)
+
+
+def libraries_key(target: Target, own_parts: OwnParts) -> object:
+    """Return what is equal for targets of one platform that have the same libraries."""
+    return target.platform.name, tuple(own_parts.named.items())

@@ -31,7 +31,7 @@ def failures(done) -> dict[str, str]:
 
 def test_a_wheel_of_the_build_machine(toolchain, native_wheel):
     done = invoke("check", native_wheel, "--arch", "6.2", "--json")
-    assert "1 of 1 wheels did not pass" in done.one_error(7)
+    assert "1 of 1 wheel did not pass" in done.one_error(7)
     found = failures(done)
     assert {"machine", "tags"} <= set(found)
     assert "x86" in found["machine"]
@@ -95,8 +95,14 @@ def test_a_wheel_that_is_not_there(toolchain, tmp_path):
     invoke("check", tmp_path / "gone-1.0-py3-none-any.whl", "--arch", "6.2").one_error(2)
 
 
-def test_a_wheel_that_does_not_say_its_target(toolchain, native_wheel):
-    assert "name a target: --arch 6.2" in invoke("check", native_wheel).one_error(2)
+def test_a_wheel_that_does_not_say_its_target_is_checked_against_all_of_the_deploy_file(
+    native_wheel,
+):
+    done = invoke("check", native_wheel, "--json")
+    done.one_error(7)
+    targets = ["sm62-debian-12", "sm72-debian-12", "sm87-debian-12"]
+    assert [row["id"] for row in done.json["targets"]] == targets
+    assert done.json["wheels"][0]["question"] == "deploy"
 
 
 def test_a_wheel_checked_against_another_gpu(kernel_wheel):

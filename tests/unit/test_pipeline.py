@@ -7,23 +7,10 @@ from jetship.build.includes import Missing
 from jetship.build.project import Project
 from jetship.check.findings import Finding, Report
 from jetship.errors import BuildError, CheckError, ConfigError, DownloadError, ToolMissingError
-from jetship.pin import Pin, PinnedCuda, PinnedPython, PinnedTool, PinnedTorch
-from jetship.pipeline import Request, produce, target_of
+from jetship.pipeline import Request, produce
 from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.resolve import resolve, resolve_id
 from jetship.toolchain.own import NO_SUPPLY, OwnParts, OwnSupply
-
-PIN = Pin(
-    tool=PinnedTool(version="0"),
-    target="sm62.sm72ptx-debian-12",
-    platform="debian-12",
-    platform_kind="emulation",
-    machine="aarch64",
-    torch=PinnedTorch(version="2.7.1", cuda=None, cxx11_abi=True),
-    cuda=PinnedCuda(version="11.8", code=()),
-    python=PinnedPython(interpreter="cp311", abi="cp311"),
-    glibc_floor=None,
-)
 
 
 @pytest.fixture
@@ -244,36 +231,3 @@ def test_a_defect_is_not_hidden_among_the_results(stages, run):
     stages({"sm62-debian-12": ZeroDivisionError()})
     with pytest.raises(ZeroDivisionError):
         run("6.2")
-
-
-def test_a_wheel_is_checked_against_what_it_was_built_for(catalog, monkeypatch):
-    monkeypatch.setattr(pipeline, "pin_of", lambda _: PIN)
-    target = target_of(Path("ops.whl"), catalog, ())
-    assert target.id == "sm62.sm72ptx-debian-12"
-
-
-def test_a_wheel_without_device_code_is_checked_against_its_platform(catalog, monkeypatch):
-    pin = PIN.model_copy(update={"target": "cpu-jetpack-4.6"})
-    monkeypatch.setattr(pipeline, "pin_of", lambda _: pin)
-    target = target_of(Path("ops.whl"), catalog, ())
-    assert (target.id, target.code) == ("cpu-jetpack-4.6", ())
-
-
-def test_a_wheel_for_a_platform_that_is_no_longer_known_is_told(catalog, monkeypatch):
-    pin = PIN.model_copy(update={"target": "sm62-debian-10"})
-    monkeypatch.setattr(pipeline, "pin_of", lambda _: pin)
-    with pytest.raises(ConfigError, match="platform 'debian-10' is not known"):
-        target_of(Path("ops.whl"), catalog, ())
-
-
-def test_or_against_what_is_asked_for(catalog, monkeypatch):
-    monkeypatch.setattr(pipeline, "pin_of", lambda _: PIN)
-    asked = resolve(catalog, arch="8.7,6.2", fat=True)
-    assert target_of(Path("ops.whl"), catalog, asked).id == "sm62.sm87-debian-12"
-
-
-def test_a_foreign_wheel_needs_a_target(catalog, monkeypatch):
-    monkeypatch.setattr(pipeline, "pin_of", lambda _: None)
-    with pytest.raises(ConfigError, match="does not say what it was built for") as caught:
-        target_of(Path("ops.whl"), catalog, ())
-    assert "--arch 6.2" in caught.value.fix

@@ -19,15 +19,25 @@ from jetship import console
 from jetship.build.api import Order, build_once
 from jetship.engine import OCI_NAMES, engine_errors
 from jetship.errors import BuildError, ConfigError
-from jetship.image.base import base_image
+from jetship.image.base import base_image, packages_folder
 from jetship.store import Store
 from jetship.targets.model import Platform, Target
+from jetship.toolchain.layout import CUDA_CMAKE_MACROS
 from jetship.toolchain.lock import require_fitting
 from jetship.toolchain.model import Toolchain
 from jetship.toolchain.sources import make_part
 
 SHOWN_LINES = 15
-_BUILD = "import setuptools.build_meta as backend; print(backend.build_wheel('/jetship/out'))"
+STUBS = "/opt/import-stubs"
+# The index's torch for aarch64 is a CPU build, whose cpp_extension looks for no CUDA toolkit. It is
+# told that it has CUDA, so that it compiles what the target's torch would; nothing else is changed.
+_BUILD = """
+import torch
+torch._C._cuda_getDeviceCount = lambda: 0
+torch.version.cuda = {cuda!r}
+import setuptools.build_meta as backend
+print(backend.build_wheel("/jetship/out"))
+"""
 
 
 @dataclass(frozen=True)
@@ -128,7 +138,7 @@ def _container(
     with engine_errors(f"creating a container of {image}"):
         container = client.containers.create(
             image,
-            ["python3", "-c", _BUILD],
+            ["python3", "-c", _BUILD.format(cuda=order.toolchain.cuda_version)],
             platform="linux/" + OCI_NAMES[order.target.platform.machine][0],
             working_dir="/jetship/sources",
             environment=_environment(order.target, order.jobs),
@@ -151,13 +161,19 @@ def _environment(target: Target, jobs: int) -> dict[str, str]:
         "FORCE_CUDA": "1",
         "TORCH_CUDA_ARCH_LIST": target.arch_list,
         "MAX_JOBS": str(jobs),
+        "LIBRARY_PATH": STUBS,
         "LC_ALL": "C.UTF-8",
     }
 
 
 def _volumes(toolchain: Toolchain, scratch: Path) -> dict[str, dict[str, str]]:
-    """Return what the container sees of this machine: the sources, and CUDA's headers."""
-    shared = {scratch: ("/jetship", "rw")}
+    """Return what the container sees of this machine: the sources, and what torch and nvcc lack."""
+    macros = f"{packages_folder(toolchain.platform)}/{CUDA_CMAKE_MACROS}"
+    shared = {
+        scratch: ("/jetship", "rw"),
+        toolchain.stubs.resolve(): (STUBS, "ro"),
+        (toolchain.site_packages / CUDA_CMAKE_MACROS).resolve(): (f"/{macros}", "ro"),
+    }
     for folder in ("include", "lib64"):
         shared[(toolchain.cuda_home / folder).resolve()] = (f"/opt/cuda/{folder}", "ro")
     return {str(path): {"bind": bind, "mode": mode} for path, (bind, mode) in shared.items()}

@@ -1,15 +1,25 @@
-"""Check a wheel against a target, and show the report to people."""
+"""Check a wheel against a target: all rules, each with its answer."""
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jetship.check import mangled, rules_device, rules_elf, rules_symbols, rules_wheel
+from jetship.check import (
+    mangled,
+    rules_cpu,
+    rules_device,
+    rules_elf,
+    rules_loader,
+    rules_requirements,
+    rules_symbols,
+    rules_vendored,
+    rules_wheel,
+)
 from jetship.check.facts import Facts, Rule
 from jetship.check.findings import Finding, Report
 from jetship.check.libraries import TargetLibraries
-from jetship.check.wheel import read_wheel
+from jetship.check.wheel import Wheel, read_wheel
 from jetship.targets.model import Target
 
 RULES: tuple[Rule, ...] = (
@@ -17,37 +27,100 @@ RULES: tuple[Rule, ...] = (
     rules_wheel.metadata,
     rules_wheel.tags,
     rules_wheel.requires_torch,
+    rules_requirements.requires,
     rules_wheel.pin,
+    rules_vendored.vendored_libraries,
     rules_elf.elf,
     rules_elf.machine,
     rules_elf.suffix,
     rules_elf.versions,
     rules_elf.libraries,
+    rules_loader.search_path,
+    rules_loader.twins,
     rules_symbols.symbols,
+    rules_loader.stack,
+    rules_loader.text_relocations,
+    rules_cpu.cpu,
     rules_device.device_code,
 )
 
-_SHOWN = 8
-_DERIVED = (
-    "[derived]: proved with upstream's build of the same release, not with the device's own "
-    "libraries; --image, or --sysroot and --torch-wheel, name those"
-)
-_MARKS = {"fail": "FAIL", "unknown": "????"}
+# Rules that ask what the target's libraries are, whatever its GPU. They take nearly all of the
+# time, and without libraries only a refusal of theirs counts.
+_ASK_LIBRARIES = frozenset({"versions", "libraries", "symbols"})
+_NOT_ASKED = "symbols"
+
+
+@dataclass(frozen=True)
+class Unasked:
+    """Why the libraries of a target were not asked, and what would let them be."""
+
+    reason: str
+    fix: str = ""
 
 
 def check_wheel(wheel: Path, target: Target, libraries: TargetLibraries) -> Report:
-    """Check a wheel: all rules, each with its answer.
+    """Check a wheel file: all rules, each with its answer.
 
     Raises:
         CheckError: the file is not a wheel, or is too damaged to look into.
     """
-    facts_of_wheel = read_wheel(wheel)
-    own = ((member.file, elf) for member, elf in facts_of_wheel.readable)
-    facts = Facts(facts_of_wheel, target, libraries.with_wheel(own))
-    findings = tuple(finding for rule in RULES for finding in rule(facts))
-    return Report(
-        wheel.name, facts_of_wheel.sha256, target.id, with_cxx_names(findings, libraries.demangler)
-    )
+    return check_facts(read_wheel(wheel), target, libraries)
+
+
+def check_facts(
+    wheel: Wheel,
+    target: Target,
+    libraries: TargetLibraries,
+    answers: dict[str, tuple[Finding, ...]] | None = None,
+) -> Report:
+    """Check a wheel that was read before: a wheel is read once for any number of targets.
+
+    Args:
+        wheel: what was read.
+        target: what it is checked against.
+        libraries: the target's.
+        answers: what the rules that ask libraries said of this wheel on another target with the
+            same platform and libraries; filled where it is empty.
+    """
+    facts = _facts(wheel, target, libraries)
+    known = {} if answers is None else answers
+    findings: list[Finding] = []
+    for rule in RULES:
+        name = rule.__name__  # as the rule is called, but for its dashes
+        if name not in _ASK_LIBRARIES:
+            findings += rule(facts)
+            continue
+        if name not in known:
+            known[name] = with_cxx_names(tuple(rule(facts)), libraries.demangler)
+        findings += known[name]
+    return _report(facts, tuple(findings))
+
+
+def check_without_libraries(wheel: Wheel, target: Target, unasked: Unasked) -> Report:
+    """Check a wheel as far as that goes without the target's libraries.
+
+    What only these can tell is one unknown finding. What a file says by itself still fails: the
+    versions that it asks for, or the runtime of another CUDA.
+    """
+    facts = _facts(wheel, target, TargetLibraries())
+    findings: list[Finding] = []
+    for rule in RULES:
+        if rule.__name__ in _ASK_LIBRARIES - {_NOT_ASKED}:
+            findings += (finding for finding in rule(facts) if finding.outcome == "fail")
+        elif rule.__name__ != _NOT_ASKED:
+            findings += rule(facts)
+    if any(True for _ in facts.loadable):
+        findings.append(Finding(_NOT_ASKED, "unknown", wheel.file, unasked.reason, fix=unasked.fix))
+    return _report(facts, tuple(findings))
+
+
+def _facts(wheel: Wheel, target: Target, libraries: TargetLibraries) -> Facts:
+    own = ((member.file, elf) for member, elf in wheel.readable)
+    return Facts(wheel, target, libraries.with_wheel(own))
+
+
+def _report(facts: Facts, findings: tuple[Finding, ...]) -> Report:
+    return Report(facts.wheel.file, facts.wheel.sha256, facts.target.id, findings)
 
 
 def with_cxx_names(findings: tuple[Finding, ...], demangler: Path | None) -> tuple[Finding, ...]:
@@ -61,44 +134,6 @@ def with_cxx_names(findings: tuple[Finding, ...], demangler: Path | None) -> tup
         replace(finding, evidence=tuple(_demangled(text, known) for text in finding.evidence))
         for finding in findings
     )
-
-
-def render(report: Report) -> str:
-    """Return the report as text: what blocks first, a sentence each; what passed in a line."""
-    derived = " [derived]" if report.is_derived and report.outcome == "pass" else ""
-    lines = [f"{report.wheel} for {report.target}: {report.outcome}{derived}"]
-    failed = [finding for finding in report.findings if finding.outcome == "fail"]
-    unknown = [finding for finding in report.findings if finding.outcome == "unknown"]
-    for finding in (*failed, *sorted(unknown, key=lambda item: not item.blocks)):
-        lines += _lines(finding)
-    passed = [finding for finding in report.findings if finding.outcome == "pass"]
-    for rule in dict.fromkeys(finding.rule for finding in passed):
-        lines += _passes([finding for finding in passed if finding.rule == rule])
-    if report.is_derived:
-        lines.append(_DERIVED)
-    return "\n".join(lines)
-
-
-def _passes(findings: list[Finding]) -> Iterable[str]:
-    if len(findings) > _SHOWN:
-        yield f"ok   {findings[0].rule}: {len(findings)} files"
-        return
-    for finding in findings:
-        grade = f" [{finding.grade}]" if finding.grade == "derived" else ""
-        yield f"ok   {finding.rule}: {finding.subject}: {finding.reason}{grade}"
-
-
-def _lines(finding: Finding) -> Iterable[str]:
-    accepted = finding.outcome == "unknown" and finding.accepted is not None
-    mark = "ok ?" if accepted else _MARKS[finding.outcome]
-    yield f"{mark:<4} {finding.rule}: {finding.subject}: {finding.reason}"
-    yield from (f"       {text}" for text in finding.evidence[:_SHOWN])
-    if len(finding.evidence) > _SHOWN:
-        yield f"       and {len(finding.evidence) - _SHOWN} more"
-    if accepted:
-        yield f"     accepted: {finding.accepted}"
-    elif finding.fix:
-        yield f"     fix: {finding.fix}"
 
 
 def _mangled_in(text: str) -> list[str]:

@@ -64,7 +64,7 @@ class Report:
         return any(finding.grade == "derived" for finding in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as a JSON document; report.schema.json describes it."""
+        """Return the report as a JSON document; `report` of check.schema.json describes it."""
         return {
             "schema_version": SCHEMA_VERSION,
             "wheel": self.wheel,

@@ -15,7 +15,7 @@ from jetship.check import libraryfolders, mangled, symboltables, tablefile
 from jetship.check.libraries import LINKS, Place, TargetLibraries, written_down
 from jetship.check.libraryfolders import fingerprint, packed
 from jetship.check.tablefile import DamagedTableError, SymbolTable, pack
-from jetship.errors import DownloadError
+from jetship.errors import DownloadError, ToolMissingError
 from jetship.probe.record import read_record, require_fitting
 from jetship.store import Store, sha256_of, write_atomically
 from jetship.targets.model import Platform, Target
@@ -23,7 +23,7 @@ from jetship.targets.parts import NamedPart
 from jetship.toolchain.model import CUDA, CUDA_TARGET, SITE_PACKAGES, SYSROOT
 from jetship.toolchain.own import NOTHING_OWN, Given, OwnParts
 from jetship.toolchain.prepare import given_links, library_parts
-from jetship.toolchain.sources import make_part, pinned_files, tree_digest
+from jetship.toolchain.sources import has_part, make_part, pinned_files, tree_digest
 
 _FILE = "symbols"
 DEVICE = "device"  # in place of a link: all libraries of a real device
@@ -65,6 +65,25 @@ def target_libraries(
     return TargetLibraries.assembled(platform, places, written, stubs, mangled.BUILT_IN)
 
 
+def are_at_hand(target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN) -> bool:
+    """Return whether `target_libraries` would download nothing.
+
+    Raises:
+        ConfigError: a lock file is missing or damaged.
+    """
+    if own_parts.libraries:
+        return True
+    try:
+        parts = _pinned_parts(target.platform, own_parts)
+    except ToolMissingError:
+        return False
+    return all(
+        has_part(part, store)
+        or store.has_tree(*_tree_of(_content_of(part), link, target.platform.machine))
+        for link, part in parts.items()
+    )
+
+
 def _pinned_parts(platform: Platform, own_parts: OwnParts) -> dict[str, NamedPart]:
     """Return the pinned parts whose libraries have to be read, by the name of their link."""
     sysroot, torch = library_parts(platform, own_parts)
@@ -83,7 +102,11 @@ def _of_part(part: NamedPart, link: str, platform: Platform, store: Store) -> Sy
     def root() -> Path:
         return make_part(part, store).path
 
-    return _cached(f"{part.name} {tree_digest(part)}", root, link, platform, store)
+    return _cached(_content_of(part), root, link, platform, store)
+
+
+def _content_of(part: NamedPart) -> str:
+    return f"{part.name} {tree_digest(part)}"
 
 
 def _of_given(given: Given, link: str, platform: Platform, store: Store) -> SymbolTable:
@@ -118,8 +141,7 @@ def _stored(
     content: str, write: Callable[[], bytes], link: str, platform: Platform, store: Store
 ) -> SymbolTable:
     """Return the table of some content from the cache; one that is damaged is made anew."""
-    words = (content, link, platform.machine, _recipe())
-    name, digest = f"symbols-{link}", hashlib.sha256("\n".join(words).encode()).hexdigest()
+    name, digest = _tree_of(content, link, platform.machine)
 
     def make(folder: Path) -> None:
         table = write()
@@ -138,6 +160,12 @@ def _stored(
         why="what is read is not what was written",
         fix="look after the disk, or set JETSHIP_CACHE to a folder on another one",
     )
+
+
+def _tree_of(content: str, link: str, machine: str) -> tuple[str, str]:
+    """Return the name and the digest under which the cache keeps a table."""
+    words = (content, link, machine, _recipe())
+    return f"symbols-{link}", hashlib.sha256("\n".join(words).encode()).hexdigest()
 
 
 _TITLES = {

@@ -12,6 +12,9 @@ from jetship.targets.model import Ceilings, Platform
 
 _CEILINGS = {"GLIBC": "glibc", "GLIBCXX": "glibcxx", "CXXABI": "cxxabi", "GCC": "gcc"}
 
+# System V, and GNU's with its versions (IFUNC and unique symbols); sysdeps/gnu/ldsodefs.h of glibc.
+_ABIS = {(0, 0), (3, 0), (3, 1)}
+
 
 def elf(facts: Facts) -> Iterator[Finding]:
     """Each library is a whole 64-bit little-endian shared library."""
@@ -30,6 +33,9 @@ def _problem(member: Member) -> str:
     if (member.elf.bits, member.elf.little_endian) != (64, True):
         order = "little" if member.elf.little_endian else "big"
         return f"it is a {member.elf.bits}-bit {order}-endian file"
+    if member.elf.abi not in _ABIS:
+        system, version = member.elf.abi
+        return f"it is marked for OS ABI {system}.{version}, which glibc's loader refuses"
     if member.is_library and member.elf.type != "shared":
         return f"it is named as a shared library and is of type {member.elf.type}"
     if member.is_library and not member.elf.dynamic:
@@ -163,9 +169,7 @@ def libraries(facts: Facts) -> Iterator[Finding]:
             names = [name for name in absent if whys[name] == why]
             yield _unknown_libraries(member.name, names, why, facts)
         if astray:
-            reason = f"no RPATH of it leads to {', '.join(astray)}, which the wheel brings along"
-            fix = "link it with -Wl,-rpath,'$ORIGIN/<the way to that folder>'"
-            yield Finding("libraries", "unknown", member.name, reason, tuple(astray), fix)
+            yield _astray_libraries(member, astray, facts)
         if not absent and not astray and not others:
             reason = f"libraries that it needs: {len(file.needed)}, all on the target or brought"
             grade = facts.libraries.grade_of(file.needed)
@@ -192,17 +196,53 @@ def _astray(name: str, member: Member, file: ElfFile, facts: Facts) -> bool:
     """Say whether only the wheel has the library, and the loader is not told where."""
     if name not in facts.libraries.own:
         return False
-    folder = posixpath.dirname(member.name)
-    places = {
-        posixpath.normpath(entry.replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", f"./{folder}"))
-        for entry in (file.runpath or file.rpath or "").split(":")
-    }
+    places = _places(member, file.rpath if file.runpath is None else file.runpath)
+    if file.runpath is None:  # then RPATH of those that led to it holds as well
+        for other, its in _leading_to(member, facts):
+            places |= _places(other, its.rpath if its.runpath is None else None)
     homes = {
         posixpath.normpath(f"./{posixpath.dirname(other.name)}")
         for other in facts.wheel.members
         if other.file == name
     }
     return not places & homes
+
+
+def _places(member: Member, path: str | None) -> set[str]:
+    """Return the folders of the wheel that an RPATH of the member names."""
+    origin = f"./{posixpath.dirname(member.name)}"
+    return {
+        posixpath.normpath(entry.replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", origin))
+        for entry in (path or "").split(":")
+        if "ORIGIN" in entry
+    }
+
+
+def _leading_to(member: Member, facts: Facts) -> list[tuple[Member, ElfFile]]:
+    """Return the files of the wheel that need the member, or need what does."""
+    found: list[tuple[Member, ElfFile]] = []
+    names = [member.file]
+    for name in names:
+        for other, file in facts.loadable:
+            if name in file.needed and all(other is not one for one, _ in found):
+                found.append((other, file))
+                names.append(other.file)  # grows while it is walked
+    return found
+
+
+def _astray_libraries(member: Member, names: list[str], facts: Facts) -> Finding:
+    reason = f"no RPATH of it leads to {', '.join(names)}, which the wheel brings along"
+    fix = "link it with -Wl,-rpath,'$ORIGIN/<the way to that folder>'"
+    files = {
+        file.soname: other.file
+        for other, file in facts.loadable
+        if file.soname in names and other.file != file.soname
+    }
+    if files:
+        known = ", ".join(f"{name} only as {file}" for name, file in files.items())
+        reason = f"the wheel has {known}, and the loader opens a file by the name that is needed"
+        fix = "give the file its soname as name; a wheel cannot hold the symbolic link"
+    return Finding("libraries", "unknown", member.name, reason, tuple(names), fix)
 
 
 def _unknown_libraries(subject: str, names: list[str], why: str | None, facts: Facts) -> Finding:

@@ -115,11 +115,23 @@ def _classify(symbol: Undefined, scope: Scope, facts: Facts) -> _Open:
         return _Open(symbol, kind)
     if near:
         return _Open(symbol, kind, f"; {owner} has another one of that name: {near}")
+    other = _other_versions(symbol, scope)
+    if other:
+        return _Open(symbol, kind, other)
     elsewhere = [
         library.name for library in facts.libraries.libraries.values() if library.answers(symbol)
     ]
     hint = f"; {elsewhere[0]} has it, but the file does not need that" if elsewhere else ""
     return _Open(symbol, kind, hint)
+
+
+def _other_versions(symbol: Undefined, scope: Scope) -> str:
+    """Say which versions of the name there are, where it is not the one that is asked for."""
+    for library in scope.libraries:
+        versions = sorted(set(library.elf.exports.get(symbol.name, ())) - {""})
+        if symbol.version and versions:
+            return f"; {library.name} has it only as {', '.join(versions)}"
+    return ""
 
 
 def _kind(symbol: Undefined, scope: Scope, facts: Facts) -> str:

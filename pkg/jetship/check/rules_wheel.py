@@ -152,7 +152,11 @@ def requires_torch(facts: Facts) -> Iterator[Finding]:
     """The torch that the wheel requires is the target's."""
     subject, have = facts.wheel.file, facts.platform.torch.version
     wanted, damaged = _torch_requirements(facts)
-    wrong = [str(item) for item in wanted if not item.specifier.contains(have, prereleases=True)]
+    wrong = [
+        f"{item}{_other_cuda(item, facts.platform)}"
+        for item in wanted
+        if not item.specifier.contains(have, prereleases=True)
+    ]
     if wrong or damaged:
         reason = f"the target's torch {have} is not what the wheel requires"
         fix = f"build it for {facts.target.id}, or correct Requires-Dist"
@@ -167,6 +171,15 @@ def requires_torch(facts: Facts) -> Iterator[Finding]:
     else:
         reason = "the wheel requires no torch, so any is right to an installer"
         yield Finding("requires-torch", "pass", subject, reason)
+
+
+def _other_cuda(item: Requirement, platform: Platform) -> str:
+    """Say whose torch a local version such as 2.7.1+cu126 is."""
+    match = re.search(r"\+cu(\d+)(\d)\b", str(item.specifier))
+    if match is None:
+        return ""
+    have = f"for CUDA {platform.torch.cuda}" if platform.torch.cuda else "for the CPU alone"
+    return f" (a build for CUDA {match[1]}.{match[2]}; the target's is {have})"
 
 
 def _torch_requirements(facts: Facts) -> tuple[list[Requirement], list[str]]:

@@ -6,7 +6,7 @@ import re
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from email.message import Message
 from email.parser import BytesParser
 from pathlib import Path
@@ -16,9 +16,10 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion, Version
 
 from jetship.check import archive
-from jetship.elf import MAGIC, ElfError, ElfFile, read_elf
+from jetship.elf import MAGIC, Data, ElfError, ElfFile, mapped, parse_elf
 from jetship.errors import CheckError
-from jetship.fatbin import DeviceImage, FatbinError, read_images
+from jetship.fatbin import DeviceImage, FatbinError, images_in
+from jetship.instructions import Instructions, instructions_of
 from jetship.pin import PIN_FILE, Pin
 from jetship.store import sha256_of
 
@@ -27,7 +28,8 @@ from jetship.store import sha256_of
 class Member:
     """An ELF file in the wheel, or a file that should be one.
 
-    `damage` and `images_damage` say why the file, or its device code, could not be read.
+    `damage` and `images_damage` say why the file, or its device code, could not be read;
+    `digest` is what RECORD has to say.
     """
 
     name: str
@@ -35,6 +37,8 @@ class Member:
     damage: str = ""
     images: tuple[DeviceImage, ...] = ()
     images_damage: str = ""
+    instructions: Instructions = field(default_factory=Instructions)
+    digest: str = ""
 
     @property
     def file(self) -> str:
@@ -165,8 +169,8 @@ def _walk(
             continue
         if info.filename != record:
             problems += _compare(info, digest, rows.pop(info.filename, None))
-        member = _member(info.filename, scratch)
-        members += [member] if member else []
+        member = member_of(info.filename, scratch)
+        members += [replace(member, digest=digest)] if member else []
     rows.pop(record, None)
     problems += [f"{name} is in RECORD, but not in the wheel" for name in rows]
     return tuple(members), tuple(problems)
@@ -202,16 +206,27 @@ def _named_so(name: str) -> bool:
     return re.search(r"\.so(\.\d+)*$", name) is not None
 
 
-def _member(name: str, path: Path) -> Member | None:
+def member_of(name: str, path: Path) -> Member | None:
+    """Return the facts of a file, or None for one that is no library and need not be one."""
     with path.open("rb") as stream:
         is_elf = stream.read(len(MAGIC)) == MAGIC
     if not is_elf and not _named_so(name):
         return None
     try:
-        elf = read_elf(path)
+        with mapped(path) as data:
+            return _read(name, data)
     except ElfError as error:
         return Member(name, None, str(error))
+
+
+def _read(name: str, data: Data) -> Member:
+    elf = parse_elf(data)
+    # A 32-bit or big-endian file has no code for any target.
+    decoded = elf.machine == "aarch64" and elf.dynamic
+    found = instructions_of(data, elf) if decoded else Instructions()
+    if not elf.dynamic and (elf.bits, elf.little_endian) != (64, True):
+        return Member(name, elf)
     try:
-        return Member(name, elf, images=read_images(path))
+        return Member(name, elf, images=images_in(data, elf.sections), instructions=found)
     except (ElfError, FatbinError) as error:
-        return Member(name, elf, images_damage=str(error))
+        return Member(name, elf, images_damage=str(error), instructions=found)

@@ -27,10 +27,15 @@ class Sourced(Strict):
 
 
 class Cuda(Sourced):
-    """The CUDA of a platform, and the archs of the GPUs that it drives."""
+    """The CUDA of a platform, and the archs of the GPUs that it drives.
+
+    `from_wheels`: whether the libraries for servers (SBSA), which PyPI's nvidia-* wheels have, run
+    here. Tegra has its own until CUDA 13.
+    """
 
     version: str
     archs: tuple[ArchText, ...]
+    from_wheels: bool = False
 
     @property
     def drives(self) -> tuple[Arch, ...]:

@@ -89,10 +89,26 @@ def resolve_id(catalog: Catalog, text: str) -> Target:
     return resolve(catalog, arch=archs, platform=name, fat=True, said="--target")[0]
 
 
-def _refuse_several(text: str) -> None:
+def resolve_ids(catalog: Catalog, text: str) -> tuple[Target, ...]:
+    """Return the targets that one id or a list of ids names, each once.
+
+    Raises:
+        ConfigError: as `resolve_id`, of the first that is wrong.
+    """
+    found = [resolve_id(catalog, name) for name in _several(text) or [text]]
+    return tuple({target.id: target for target in found}.values())
+
+
+def _several(text: str) -> list[str]:
+    """Return the ids of a list of them; nothing where the commas are those of archs."""
     names = [name for name in re.split(r"[\s,;]+", text) if name]
     whole = re.compile(rf"(?:sm[0-9]|{CPU_ONLY})[^/]*-|.+/")
-    if len(names) > 1 and all(map(whole.match, names)):
+    return names if len(names) > 1 and all(map(whole.match, names)) else []
+
+
+def _refuse_several(text: str) -> None:
+    names = _several(text)
+    if names:
         raise ConfigError(
             f"--target takes one target, and {text!r} names {len(names)}",
             fix="run the task once for each, or name several archs: --arch 6.2,7.2 --platform NAME",

@@ -9,7 +9,7 @@ import docker
 from invoke.context import Context
 
 from jetship import console, pipeline
-from jetship.check.api import render
+from jetship.check.text import render
 from jetship.engine import architecture_of, connect, label_of
 from jetship.errors import CheckError, ConfigError, ImageError, NothingSelectedError
 from jetship.image.base import base_image, require_base

@@ -5,12 +5,13 @@ from invoke.collection import Collection
 import jetship
 from jetship.tasks.bench import bench
 from jetship.tasks.caches import cache
+from jetship.tasks.check import check
 from jetship.tasks.images import image, matrix, smoke
 from jetship.tasks.machine import doctor, pins, targets
 from jetship.tasks.probe import probe
 from jetship.tasks.program import JetshipProgram
 from jetship.tasks.toolchains import toolchain
-from jetship.tasks.wheels import build, check
+from jetship.tasks.wheels import build
 
 
 def namespace() -> Collection:

@@ -1,16 +1,15 @@
-"""The tasks `build` and `check`."""
+"""The task `build`."""
 
 from pathlib import Path
 from typing import Any
 
 from invoke.context import Context
 
-from jetship import console, hints, pipeline
+from jetship import console, pipeline
 from jetship.build.api import said_of_code
 from jetship.build.project import Project
-from jetship.check.api import render
 from jetship.check.findings import Report
-from jetship.errors import CheckError, ConfigError, NothingSelectedError
+from jetship.check.text import render
 from jetship.pipeline import Produced
 from jetship.store import Store, default_root
 from jetship.targets.arch import Arch
@@ -22,12 +21,10 @@ from jetship.tasks.request import (
     DEPLOY_HELP,
     DIST_HELP,
     JSON_HELP,
-    TOGETHER_HELP,
     Asked,
     Given,
     Known,
     project_of,
-    require_files,
     targets_of,
 )
 from jetship.toolchain.own import OwnSupply, examine
@@ -205,61 +202,3 @@ def _note_missing_code(report: Report) -> None:
     for finding in report.findings:
         if finding.rule == "device-code" and "no device code" in finding.reason:
             console.note(f"{finding.subject}: {finding.reason}")
-
-
-@command(
-    paths="wheels",
-    records={"asked": Asked, "given": Given, "known": Known},
-    help={"wheels": "the wheels to check", "fat": TOGETHER_HELP, "json": JSON_HELP},
-)
-def check(
-    _: Context,
-    *,
-    wheels: list[str],
-    asked: Asked,
-    given: Given,
-    known: Known,
-    json: bool = False,
-) -> None:
-    """Prove that wheels will load and run on their target, without it.
-
-    Reads the ELF files, the device code and the metadata of each wheel, and looks up every
-    symbol that it needs in the target's own libraries. Exit status 0 if all pass, 7 if any
-    fails or cannot be told.
-
-        invoke check dist/*.whl
-        invoke check some.whl --arch 7.2 --platform debian-12
-
-    A wheel that jetship built is checked against the target that it was built for, any other
-    against the one that is named.
-    """
-    if not wheels:
-        raise NothingSelectedError("no wheel was named", fix="invoke check dist/*.whl")
-    require_files(wheels)
-    catalog = known.catalog()
-    store = Store(default_root())
-    own = given.supply(catalog)
-    named = () if asked.nothing else targets_of(catalog, asked.together, deploy="")
-    reports, unread = [], []
-    for path in map(Path, wheels):
-        try:
-            target = pipeline.target_of(path, catalog, named)
-            reports.append(pipeline.check(path, target, store, own.of(target)))
-        except (CheckError, ConfigError) as error:
-            if len(wheels) == 1:
-                raise
-            unread.append((path, error))
-    if json:
-        rows = [{"wheel": str(path), **error.to_json()} for path, error in unread]
-        console.emit_json({"reports": [report.to_json() for report in reports], "errors": rows})
-    else:
-        shown = [render(report) for report in reports]
-        told = "\n\n".join([*shown, *(f"{path}: {error}" for path, error in unread)])
-        console.emit(hints.spoken(told))
-    rejected = sum(report.outcome != "pass" for report in reports) + len(unread)
-    if rejected:
-        failed = CheckError(
-            f"{rejected} of {len(wheels)} wheels did not pass",
-            fix="see the findings; each failure says what to do",
-        )
-        raise Reported(failed) if json else failed

@@ -95,6 +95,7 @@ ELSEWHERE = (
     Source("libown.so", "libown.so", ("own",)),
 )
 ORIGIN = "-Wl,-rpath,$ORIGIN/../pkg.libs"
+ROOM = "x" * 60  # a search path, for tests to write another into its place
 MEMBERS = (
     Source("good.so", calls=CALLS, links=LINKS, weak=("perhaps",), fatbin=SM62),
     Source("plain.so", calls=CALLS, links=LINKS),
@@ -119,6 +120,7 @@ MEMBERS = (
     Source("cudagone.so", calls=("_ZN3c104goneEv",), links=(*LINKS, "libc10_cuda.so")),
     Source("cudaabi.so", calls=(f"_ZN3c104cuda4nameE{OLD_STRING}",), links=("libc10_cuda.so",)),
     Source("own.so", calls=("own",), links=("libown.so",), flags=(ORIGIN,)),
+    Source("pathed.so", calls=CALLS, links=LINKS, flags=(f"-Wl,-rpath,{ROOM}",)),
     Source("astray.so", calls=("own",), links=("libown.so",)),
     Source("sm72.so", fatbin=fatbin((SASS, 72), (PTX, 50))),
     Source("sm62ptx.so", fatbin=fatbin((SASS, 62), (PTX, 62)) + bytes(24) + SM62),

@@ -17,7 +17,8 @@ def test_a_good_wheel_passes_every_rule(check):
     assert {finding.outcome for finding in report.findings} == {"pass"}
     assert {finding.rule for finding in report.findings} == {
         "record", "metadata", "tags", "requires-torch", "pin", "elf", "machine", "suffix",
-        "versions", "libraries", "symbols", "device-code",
+        "versions", "libraries", "symbols", "device-code", "requires", "vendored", "search-path",
+        "twins", "stack", "text-relocations", "cpu",
     }  # fmt: skip
 
 

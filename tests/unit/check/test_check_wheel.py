@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jetship.check import archive
-from jetship.check.api import check_wheel, render
+from jetship.check.api import check_wheel
 from jetship.check.findings import Finding, Report
+from jetship.check.text import render
 from jetship.check.wheel import read_wheel
 from jetship.errors import CheckError
 from jetship.pin import Pin
@@ -140,7 +141,8 @@ def test_a_damaged_wheel_never_passes(tmp_path, wheel, target, libraries, flips)
 
 
 def test_report_fits_its_schema(check):
-    schema = json.loads(resources.files("jetship.check").joinpath("report.schema.json").read_text())
+    schema = json.loads(resources.files("jetship.check").joinpath("check.schema.json").read_text())
+    schema = {"$defs": schema["$defs"], "$ref": "#/$defs/report"}
     jsonschema.Draft202012Validator.check_schema(schema)
     for name in ("good.so", "missing.so", "cuda.so"):
         report = check(name)

@@ -99,6 +99,10 @@ def test_a_dry_build_prints_the_plan_and_builds_nothing(call, project, monkeypat
         (["build", "--arch", "6.2", "--jetpack", "4.6", "--cuda-home", "none"], 2),
         (["check", "setup.py", "--platform", "debian-12"], 2),
         (["check", "setup.py", "--target", "6.2"], 2),
+        (["check", "--explain", "symbol"], 2),
+        (["check", "setup.py", "--html", "none/a.html"], 2),
+        (["check", "setup.py", "--html", "."], 2),
+        (["check", "setup.py", "--arch", "6.2", "--all-platforms"], 2),
     ],
 )
 def test_a_wrong_request_ends_with_its_code_and_a_way_out(call, project, words, code):
@@ -235,55 +239,6 @@ def test_the_first_failure_of_several_builds_decides_the_code(call, built):
     assert rows[1]["error"]["what"] == "no compiler words"
     assert rows[0]["wheel"] == "dist/ops.whl"
     assert "no compiler words" in err
-
-
-@pytest.fixture
-def checked(monkeypatch, project):
-    """Let checks end as told; their targets and the user's own parts are in `checked.given`."""
-    given = []
-
-    def install(*outcomes: str) -> None:
-        left = list(outcomes)
-
-        def check(_wheel, target, _store, own_parts):
-            given.append((target.id, own_parts))
-            return report(target.id, left.pop(0))
-
-        monkeypatch.setattr(pipeline, "check", check)
-
-    install.given = given
-    return install
-
-
-@pytest.mark.parametrize(
-    ("words", "target"),
-    [
-        (["--arch", "7.2,8.7", "--jetpack", "5.1"], "sm72.sm87-jetpack-5.1"),
-        (["--target", "sm87-jetpack-6.2"], "sm87-jetpack-6.2"),
-        (["--target", "cpu-debian-12"], "cpu-debian-12"),
-        (["--cpu-only", "--jetpack", "4.6"], "cpu-jetpack-4.6"),
-        (["--board", "thor", "--platform", "jetpack-7.2"], "sm110-jetpack-7.2"),
-    ],
-)
-def test_a_wheel_is_checked_against_the_target_that_is_named(call, checked, words, target):
-    Path("a.whl").touch()
-    checked("pass")
-    assert call("check", "a.whl", *words, "--torch-wheel", "t.whl")[0] == 0
-    assert checked.given == [(target, OwnParts(torch_wheel=Path("t.whl")))]
-
-
-def test_a_check_of_several_wheels_is_one_answer(call, checked):
-    for name in ("a.whl", "b.whl"):
-        Path(name).touch()
-    checked("pass", "pass")
-    code, out, _ = call("check", "a.whl", "b.whl", "--arch", "6.2")
-    assert code == 0
-    assert out.count("ok   machine") == 2
-    checked("pass", "unknown")
-    code, out, err = call("check", "a.whl", "b.whl", "--arch", "6.2", "--json")
-    assert code == CheckError.exit_code
-    assert [row["outcome"] for row in json.loads(out)["reports"]] == ["pass", "unknown"]
-    assert "1 of 2 wheels did not pass" in err
 
 
 def test_the_targets_are_listed_for_people_and_machines(call, project, monkeypatch):
@@ -429,16 +384,6 @@ def test_an_error_in_a_real_process_is_its_code_alone(tmp_path):
     errors = json.loads(done.stdout)["errors"]
     assert [(row["wheel"], row["exit_code"]) for row in errors] == [(path, 7) for path in paths]
     assert "Traceback" not in done.stderr
-
-
-def test_wheels_that_do_not_exist_are_told_before_any_is_checked(call, checked):
-    Path("here.whl").touch()
-    Path("dist").mkdir()
-    code, out, err = call("check", "here.whl", "none.whl", "dist", "--arch", "6.2")
-    assert (code, out) == (2, "")
-    assert "none.whl does not exist; dist is a folder" in err
-    assert "  fix: " in err
-    assert checked.given == []
 
 
 def test_a_toolchain_without_device_code_is_the_boards_own(call, project, monkeypatch):

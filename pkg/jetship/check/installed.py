@@ -1,0 +1,173 @@
+"""Distributions that are installed in a folder of packages, as the rules see wheels."""
+
+import base64
+import csv
+import hashlib
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from email.message import Message
+from email.parser import BytesParser
+from pathlib import Path
+
+from packaging.tags import Tag, parse_tag
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from jetship.check.wheel import Member, Wheel, member_of
+from jetship.errors import CheckError
+from jetship.pin import PIN_FILE, Pin
+from jetship.store import sha256_of
+
+_NATIVE = ".so"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a RECORD: a path below the folder of packages, its digest and size."""
+
+    path: str
+    digest: str
+    size: str
+
+
+def distributions(packages: Path) -> tuple[list[Path], list[Path]]:
+    """Return the .dist-info folders that can be checked, and those without RECORD or WHEEL.
+
+    What has neither native code nor a pin record is left out: nothing of it depends on the target.
+    """
+    found, unlisted = [], []
+    for info in sorted(packages.glob("*.dist-info")):
+        if not (info / "RECORD").is_file() or not (info / "WHEEL").is_file():
+            unlisted.append(info)
+        elif (info / PIN_FILE).is_file() or _is_native(info):
+            found.append(info)
+    return found, unlisted
+
+
+def _is_native(info: Path) -> bool:
+    rows, _ = _rows(info)
+    return any(_NATIVE in row.path.rpartition("/")[2] for row in rows)
+
+
+def read_installed(info: Path) -> Wheel:
+    """Read a distribution by the RECORD of its .dist-info folder.
+
+    Its digest is that of RECORD. Scripts outside of the folder of packages and compiled
+    Python files are nobody's proof, and are passed over.
+
+    Raises:
+        CheckError: the folder does not say what it is.
+    """
+    name, _, text = info.name.removesuffix(".dist-info").rpartition("-")
+    try:
+        version = Version(text)
+    except InvalidVersion as error:
+        raise CheckError(
+            f"{info} is not named as a distribution: NAME-VERSION.dist-info",
+            why=str(error),
+            fix="install it again with pip",
+        ) from error
+    wheel_file = _message(info / "WHEEL")
+    members, problems = _walk(info)
+    pin, pin_damage = _pin(info / PIN_FILE)
+    return Wheel(
+        path=info,
+        sha256=sha256_of(info / "RECORD"),
+        name=canonicalize_name(name),
+        version=version,
+        tags=_tags(info, wheel_file),
+        metadata=_message(info / "METADATA"),
+        wheel_file=wheel_file,
+        record_problems=problems,
+        pin=pin,
+        pin_damage=pin_damage,
+        members=members,
+    )
+
+
+def _message(path: Path) -> Message:
+    try:
+        return BytesParser().parsebytes(path.read_bytes(), headersonly=True)
+    except OSError as error:
+        raise CheckError(
+            f"{path} cannot be read", why=error.strerror or "", fix="install it again with pip"
+        ) from error
+
+
+def _tags(info: Path, wheel_file: Message) -> frozenset[Tag]:
+    lines = [str(line) for line in wheel_file.get_all("Tag", [])]
+    try:
+        tags = frozenset(tag for line in lines for tag in parse_tag(line))
+    except ValueError:
+        tags = frozenset()
+    if not tags:
+        raise CheckError(f"{info}/WHEEL names no tag", fix="install it again with pip")
+    return tags
+
+
+def _pin(path: Path) -> tuple[Pin | None, str]:
+    if not path.is_file():
+        return None, ""
+    try:
+        return Pin.from_json(path.read_bytes()), ""
+    except CheckError as error:
+        return None, error.why or str(error)
+
+
+def _walk(info: Path) -> tuple[tuple[Member, ...], tuple[str, ...]]:
+    rows, problems = _rows(info)
+    members = []
+    own = {f"{info.name}/RECORD"}
+    for row in rows:
+        if row.path in own or _is_passed_over(row.path):
+            continue
+        path = _inside(info.parent, row.path)
+        if path is None or not path.is_file():
+            problems.append(f"{row.path} is in RECORD, but not installed")
+            continue
+        digest = _digest(path)
+        problems += _compare(row, digest)
+        member = member_of(row.path, path)
+        members += [replace(member, digest=digest)] if member else []
+    return tuple(members), tuple(problems)
+
+
+def _is_passed_over(name: str) -> bool:
+    return name.startswith(("../", "/")) or name.endswith(".pyc")
+
+
+def _inside(packages: Path, name: str) -> Path | None:
+    """Return where a file lies; None for one that a link leads out of the folder."""
+    path = packages / name
+    return path if path.resolve().is_relative_to(packages.resolve()) else None
+
+
+def _rows(info: Path) -> tuple[list[Row], list[str]]:
+    found, problems = [], []
+    try:
+        text = (info / "RECORD").read_text(encoding="utf-8")
+        for row in csv.reader(io.StringIO(text, newline="")):
+            if len(row) == 3:
+                found.append(Row(*row))
+            else:
+                problems.append(f"RECORD has a damaged row: {','.join(row)}")
+    except (UnicodeDecodeError, csv.Error) as error:
+        problems.append(f"RECORD cannot be read: {error}")
+    return found, problems
+
+
+def _compare(row: Row, digest: str) -> Iterator[str]:
+    if not row.digest:
+        return
+    if not row.digest.startswith("sha256="):
+        yield f"{row.path} has no sha256 in RECORD"
+    elif row.digest != digest:
+        yield f"{row.path} is not what RECORD says: {digest}, recorded {row.digest}"
+
+
+def _digest(path: Path) -> str:
+    """Return a file's digest as RECORD writes it."""
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").digest()
+    return "sha256=" + base64.urlsafe_b64encode(digest).decode().rstrip("=")
