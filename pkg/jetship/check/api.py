@@ -29,7 +29,7 @@ RULES: tuple[Rule, ...] = (
     rules_wheel.requires_torch,
     rules_requirements.requires,
     rules_wheel.pin,
-    rules_vendored.vendored_libraries,
+    rules_vendored.vendored,
     rules_elf.elf,
     rules_elf.machine,
     rules_elf.suffix,

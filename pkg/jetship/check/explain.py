@@ -31,15 +31,9 @@ def explanations() -> Mapping[str, Explanation]:
     """Return the explanations by the name of their rule.
 
     Raises:
-        ConfigError: a file of them is wrong, or two explain one rule.
+        ConfigError: the file is wrong.
     """
-    found: dict[str, Explanation] = {}
-    for path in sorted(Path(__file__).parent.glob("explanations*.yaml")):
-        rules = yamlfile.load(path, _Explanations).rules
-        if twice := sorted(found.keys() & rules.keys()):
-            raise ConfigError(f"{path} explains {', '.join(twice)} once more")
-        found |= rules
-    return found
+    return yamlfile.load(Path(__file__).with_name("explanations.yaml"), _Explanations).rules
 
 
 def explained(name: str) -> Mapping[str, Explanation]:

@@ -44,7 +44,7 @@ class _Vendored(Strict):
 
 
 @functools.cache
-def vendored() -> tuple[Vendored, ...]:
+def vendored_kinds() -> tuple[Vendored, ...]:
     """Return the kinds of libraries that a wheel had better not bring along."""
     return yamlfile.load(_HERE / "vendored.yaml", _Vendored).vendored
 

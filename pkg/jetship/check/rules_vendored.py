@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from jetship.check.facts import Facts
 from jetship.check.findings import Finding, Outcome
-from jetship.check.knowledge import Vendored, vendored
+from jetship.check.knowledge import Vendored, vendored_kinds
 from jetship.check.wheel import Member
 
 _RULE = "vendored"
@@ -13,12 +13,12 @@ _RULE = "vendored"
 _NAME = re.compile(r"(?P<name>lib[^/]*?|ld-linux[^/]*?)(?:[-.][0-9a-f]{8})?\.so(?:\.[\d.]+)?")
 
 
-def vendored_libraries(facts: Facts) -> Iterator[Finding]:
+def vendored(facts: Facts) -> Iterator[Finding]:
     """No library of PyTorch, CUDA, the driver or the system comes along in the wheel."""
     found = [
         (member, kind)
         for member in facts.wheel.members
-        for kind in vendored()
+        for kind in vendored_kinds()
         if kind.has(plain_name(member)) and not _is_owners(facts, kind)
     ]
     for kind in dict.fromkeys(kind for _, kind in found):
