@@ -10,11 +10,17 @@ from jetship.check.findings import Grade
 from jetship.check.libraryfolders import table_of
 from jetship.check.symboltables import WrittenTable
 from jetship.check.tablefile import SymbolTable, TabledExports, TabledLibrary
-from jetship.elf import ElfFile, Undefined
+from jetship.elf import ElfFile, Undefined, version_key
 from jetship.targets.model import Platform
 from jetship.toolchain.model import CUDA, CUDA_TARGET, SITE_PACKAGES, SYSROOT, Toolchain
 
 LINKS = (SYSROOT, SITE_PACKAGES, CUDA_TARGET, CUDA)
+_LIBC = "libc.so.6"
+# What glibc 2.34 took into libc.so.6 (its NEWS): a stand-in that is older has it in files of its
+# own. And before that release, what every CPython is linked to, whose modules find it there.
+_MERGED_SINCE = (2, 34)
+_MERGED = ("libpthread.so.0", "libdl.so.2", "libutil.so.1", "libanl.so.1", "librt.so.1")
+_PYTHON_NEEDS = (_LIBC, "libm.so.6", "libdl.so.2", "libpthread.so.0")
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,8 @@ class Library:
         """Return whether this library may define a symbol of which its table says nothing."""
         if not self.partial:
             return False
+        if self.name.startswith("python"):
+            return symbol.library is None and mangled.is_pythons(symbol.name)
         if self.name in symboltables.TORCH_LIBRARIES:
             return mangled.in_torch(symbol.name) and symboltables.is_of_kernels(symbol.name)
         if symbol.library is not None:
@@ -56,6 +64,10 @@ class Library:
         if self.name.startswith(("libcu", "libnv")):
             return symbol.name.startswith(("cu", "nv", "__cu", "__nv"))
         return mangled.in_torch(symbol.name)
+
+    def is_older_than(self, version: str) -> bool:
+        """Return whether this copy stands in for the target's own, and lacks a version of it."""
+        return self.grade == "derived" and version not in self.elf.version_definitions
 
     def spelled(self, qualified: str) -> Iterable[str]:
         """Return the exported names that share a C++ name (`mangled.qualified_name`)."""
@@ -166,6 +178,8 @@ class TargetLibraries:
                     found.setdefault(row.name, library)
         for library in written:
             found.setdefault(library.name, library)
+        if version_key(platform.abi.glibc) >= _MERGED_SINCE and _LIBC in found:
+            found[_LIBC] = _merged(found[_LIBC])
         version = platform.python.version
         names = (f"libpython{version}.so.1.0", f"python{version}")
         interpreter = next((name for name in names if name in found), None)
@@ -194,8 +208,8 @@ class TargetLibraries:
         """Return all that is loaded with `elf`: what it needs, what that needs, and Python."""
         found: dict[str, Library] = {}
         untabled: list[str] = []
-        first = [*elf.needed, self.interpreter] if self.interpreter else list(elf.needed)
-        waiting = [*first]
+        pythons = [name for name in _PYTHON_NEEDS if name in self.libraries]
+        waiting = [*elf.needed, *([self.interpreter] if self.interpreter else pythons)]
         for name in waiting:
             if name in found or name in untabled:
                 continue
@@ -235,6 +249,8 @@ def written_down(
         pinned: digests of what the platform's CUDA is made of. A table that was read from one of
             these is of the platform's very own library.
     """
+    for path in symboltables.python_tables(platform.python.version):
+        yield _written(symboltables.read_table(path), platform, "derived")
     for place in places:
         version = place.table.facts.get("torch", "")
         if place.link == SITE_PACKAGES and place.grade == "derived" and version:
@@ -258,6 +274,13 @@ def _written(table: WrittenTable, platform: Platform, grade: Grade) -> Library:
     elf = table.elf(platform.machine)
     other_abi = _other_abi(table.string_abis, platform) if grade == "derived" else None
     return Library(table.name, elf, grade, other_abi=other_abi, partial=table.partial)
+
+
+def _merged(libc: Library) -> Library:
+    """Return the C library with what is in it on the target, but beside it where it stands in."""
+    if not libc.is_older_than("GLIBC_2.34"):
+        return libc
+    return replace(libc, elf=replace(libc.elf, needed=(*libc.elf.needed, *_MERGED)))
 
 
 def _graded(row: TabledLibrary, elf: ElfFile, platform: Platform, grade: Grade) -> Library:

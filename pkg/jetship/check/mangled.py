@@ -38,6 +38,11 @@ def in_torch(symbol: str) -> bool:
     return bool(parts) and parts[0] in _TORCH_NAMESPACES
 
 
+def is_pythons(symbol: str) -> bool:
+    """Return whether the name is one of the C API of Python."""
+    return symbol.startswith(("Py", "_Py"))
+
+
 def string_abi(symbol: str) -> str | None:
     """Return which std::string the name speaks of: "cxx11", "pre-cxx11", or None for neither."""
     if "7__cxx11" in symbol or "B5cxx11" in symbol:

@@ -132,7 +132,18 @@ def _too_new(file: ElfFile, facts: Facts) -> Iterator[str]:
         if known is None or not known.elf.version_definitions:
             continue
         for version in sorted(set(asked) - set(known.elf.version_definitions)):
+            if known.is_older_than(version) and has_version(version, facts.platform):
+                continue
             yield f"{version} (the target's {library} does not define it)"
+
+
+def has_version(version: str, platform: Platform) -> bool:
+    """Return whether a version of the C or C++ library, "GLIBC_2.34", is one of the platform's."""
+    prefix, _, number = version.partition("_")
+    ceiling = _CEILINGS.get(prefix)
+    if ceiling is None or not re.fullmatch(r"\d+(\.\d+)*", number):
+        return False
+    return version_key(number) <= version_key(getattr(platform.abi, ceiling))
 
 
 def _users(file: ElfFile, too_new: tuple[str, ...]) -> Iterator[str]:

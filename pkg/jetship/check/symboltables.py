@@ -100,6 +100,11 @@ def torch_tables(release: str) -> Iterator[Path]:
     yield from sorted((data_dir("toolchains") / "symbols" / f"torch-{release}").glob("*.txt"))
 
 
+def python_tables(version: str) -> Iterator[Path]:
+    """Yield the tables of a Python "3.10" that no shipped sysroot has."""
+    yield from sorted((data_dir("toolchains") / "symbols" / f"python-{version}").glob("*.txt"))
+
+
 def cuda_release(platform: Platform) -> str | None:
     """Return the newest CUDA with tables that is not newer than the platform's, or None.
 
