@@ -9,6 +9,7 @@ from jetship.check.symboltables import (
     cuda_tables,
     is_left_out,
     known_runtimes,
+    python_tables,
     read_table,
     torch_tables,
 )
@@ -32,7 +33,7 @@ def test_every_table_says_where_it_comes_from_and_is_sorted(path):
     assert all(re.fullmatch(r"[A-Za-z0-9_.$@]+", name) for name in names)
     assert path.stat().st_size < 1_000_000
     table = read_table(path)
-    if table.partial:
+    if table.partial and table.release.startswith("torch-"):
         assert not [name for name in table.exports if is_left_out(name)]
     abis = {mangled.string_abi(name) for name in table.exports if mangled.in_torch(name)} - {None}
     assert set(table.string_abis) == abis
@@ -46,6 +47,28 @@ def test_a_table_is_a_library_with_versions_and_needs():
     assert table.version_definitions == ("libcublas.so.11",)
     assert table.exports["cublasSgemm_v2"] == ("libcublas.so.11", "")
     assert table.elf("aarch64").soname == "libcublas.so.11"
+
+
+# What nearly every extension module takes from Python.
+PYTHONS = {"PyModule_Create2", "PyModuleDef_Init", "PyArg_ParseTuple", "_Py_NoneStruct",
+           "_Py_Dealloc", "PyType_Ready", "PyErr_SetString", "PyExc_TypeError"}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ["3.10", "3.12"])
+def test_what_modules_take_is_in_the_tables_of_python(version):
+    (table,) = [read_table(path) for path in python_tables(version)]
+    assert table.name == f"python{version}"
+    assert PYTHONS - {*table.exports} == set()
+    assert table.partial, "what it lacks may be there all the same"
+    assert [name for name in table.exports if "pyodide" in name.lower() or "Js" in name] == []
+    assert table.needed == ("libc.so.6", "libm.so.6")
+
+
+def test_tables_of_python_differ_by_release():
+    old, new = ({*read_table(one).exports} for v in ("3.10", "3.12") for one in python_tables(v))
+    # Changes of the C API: see "What's new" of 3.12 and 3.11.
+    assert "PyUnicode_AsUnicode" in old - new
+    assert "PyType_FromMetaclass" in new - old
 
 
 # What extensions take from torch's CUDA half: streams, guards, the allocator, handles, generators.
