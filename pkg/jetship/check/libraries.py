@@ -208,8 +208,9 @@ class TargetLibraries:
         """Return all that is loaded with `elf`: what it needs, what that needs, and Python."""
         found: dict[str, Library] = {}
         untabled: list[str] = []
-        pythons = [name for name in _PYTHON_NEEDS if name in self.libraries]
-        waiting = [*elf.needed, *([self.interpreter] if self.interpreter else pythons)]
+        waiting = [*elf.needed, *([self.interpreter] if self.interpreter else [])]
+        if self.interpreter is None or self.libraries[self.interpreter].partial:
+            waiting += [name for name in _PYTHON_NEEDS if name in self.libraries]
         for name in waiting:
             if name in found or name in untabled:
                 continue

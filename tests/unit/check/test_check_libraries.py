@@ -185,3 +185,40 @@ def test_every_derived_platform_whose_torch_has_no_cuda_has_its_tables(catalog):
         if platform.evidence == "derived" and torch and "CPU build" in torch.part.title:
             release = torch.part.wheels[0].requirements[0].partition("==")[2]
             assert f"torch-{release}" in tables
+
+
+def library(name: str, *exports: str, grade="derived", defines=("GLIBC_2.17",)) -> Library:
+    elf = ElfFile(machine="aarch64", bits=64, little_endian=True, type="shared", dynamic=True,
+                  soname=name, version_definitions=defines,
+                  exports=dict.fromkeys(exports, ("GLIBC_2.17", "")))  # fmt: skip
+    return Library(name, elf, grade)
+
+
+def at_glibc(target, version: str):
+    abi = target.platform.abi.model_copy(update={"glibc": version})
+    return target.platform.model_copy(update={"abi": abi})
+
+
+@pytest.mark.parametrize(
+    ("glibc", "grade", "found"),
+    [("2.35", "derived", True), ("2.33", "derived", False), ("2.35", "exact", False)],
+)
+def test_the_c_library_since_2_34_has_what_an_older_stand_in_has_beside_it(
+    target, glibc, grade, found
+):
+    libc = library("libc.so.6", "puts", grade=grade)
+    libdl = library("libdl.so.2", "dladdr", grade=grade)
+    python = library("libpython3.11.so.1.0", "PyModule_Create2", defines=())
+    written = (libc, libdl, python)
+    here = TargetLibraries.assembled(at_glibc(target, glibc), (), written, (), Path("c++filt"))
+    needs_libc = dataclasses.replace(libc.elf, needed=("libc.so.6",))
+    assert (here.scope(needs_libc).find(asked("dladdr")) is not None) == found
+
+
+def test_modules_find_what_every_python_is_linked_to(target):
+    written = (library("libc.so.6"), library("libdl.so.2", "dladdr"))
+    platform = at_glibc(target, "2.31")
+    here = TargetLibraries.assembled(platform, (), written, (), Path("c++filt"))
+    assert here.interpreter is None
+    alone = library("module.so").elf
+    assert here.scope(alone).find(asked("dladdr")).name == "libdl.so.2"
