@@ -18,6 +18,8 @@ TEST_PACKAGES = {
     "qemu-aarch64-static": "qemu-user-static",
     "update-binfmts": "binfmt-support",
     "dpkg-scanpackages": "dpkg-dev",
+    "ssh": "openssh-client",
+    "/usr/sbin/sshd": "openssh-server",
     "gpg": "gpg",
     "gpg-agent": "gpg-agent",
     "chromium": "chromium",

@@ -17,6 +17,7 @@ from jetship.build.project import Project
 from jetship.check.api import check_wheel
 from jetship.check.findings import Report
 from jetship.check.libraries import TargetLibraries
+from jetship.check.prepared import are_at_hand, target_libraries
 from jetship.errors import CheckError, ConfigError, JetshipError
 from jetship.schedule import run_all
 from jetship.store import Store, disk_errors, sweep
@@ -24,7 +25,7 @@ from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.model import Target
 from jetship.toolchain.model import Toolchain
 from jetship.toolchain.own import NO_SUPPLY, NOTHING_OWN, OwnParts, OwnSupply
-from jetship.toolchain.prepare import is_prepared, plan, prepare
+from jetship.toolchain.prepare import library_parts, plan, prepare
 from jetship.toolchain.sources import download_bytes, has_part
 
 REJECTED = "rejected"
@@ -107,7 +108,8 @@ def _produce(request: Request, target: Target, store: Store, shown: Board, jobs:
             verify_project(order, built, store=store)
         shown.doing(target.id, "checks")
         console.step(f"checking {built.path.name}")
-        report = check_wheel(built.path, target, TargetLibraries.of(toolchain))
+        libraries = libraries_of(target, store, request.own.of(target))
+        report = check_wheel(built.path, target, libraries)
         accepted = report.outcome == "pass"
         final = (dist if accepted else dist / REJECTED) / built.path.name
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -170,15 +172,16 @@ def libraries_of(target: Target, store: Store, own_parts: OwnParts) -> TargetLib
     """Return the libraries to check a wheel for a target against, getting them where missing.
 
     Raises:
+        CheckError: a library is damaged.
         DownloadError, ToolMissingError: they cannot be had.
         ConfigError, ImageError: one of the user's parts is not what it should be.
     """
-    return TargetLibraries.of(prepare(_uncompiled(target, own_parts), store, own_parts))
+    return target_libraries(target, store, own_parts)
 
 
 def has_libraries(target: Target, store: Store, own_parts: OwnParts) -> bool:
     """Return whether `libraries_of` would download nothing."""
-    return is_prepared(_uncompiled(target, own_parts), store, own_parts)
+    return are_at_hand(target, store, own_parts)
 
 
 def require_parts(target: Target, own_parts: OwnParts) -> None:
@@ -188,22 +191,10 @@ def require_parts(target: Target, own_parts: OwnParts) -> None:
         ToolMissingError: a part is not openly to be had; says where it is and what to pass.
         ConfigError: a lock file does not fit.
     """
-    plan(_uncompiled(target, own_parts), own_parts)
+    if not own_parts.libraries:
+        library_parts(target.platform, own_parts)
 
 
 def libraries_key(target: Target, own_parts: OwnParts) -> object:
     """Return what is equal for targets of one platform that have the same libraries."""
-    needed = _uncompiled(target, own_parts)
-    toolkits = target.platform.toolchain.cuda
-    archs = {code.arch for code in needed.code}
-    made = next((one.name for one in toolkits if archs and one.part.makes(archs)), "")
-    return target.platform.name, made, tuple(own_parts.named.items())
-
-
-def _uncompiled(target: Target, own_parts: OwnParts) -> Target:
-    """Return the target whose toolchain a check needs.
-
-    A check compiles nothing: where the platform's toolkit is not to be had, it does without.
-    """
-    has_toolkit = target.platform.toolchain.cuda or own_parts.cuda_home
-    return target if has_toolkit else Target((), target.platform)
+    return target.platform.name, tuple(own_parts.named.items())

@@ -119,6 +119,7 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     log: Path | None = None,
+    output: Path | None = None,
     capture: bool = True,
     seconds: float | None = None,
 ) -> Finished:
@@ -129,6 +130,7 @@ def run(
         env: the whole environment of the child (default: this process's).
         cwd: its working folder.
         log: append stdout and stderr to this file instead of capturing them.
+        output: write stdout into this file, and capture stderr.
         capture: keep the output; False lets it go to this process's stderr.
         seconds: how long it may take (default: as long as it likes).
 
@@ -141,6 +143,9 @@ def run(
     if log is not None:
         with log.open("ab") as sink:
             return _finish(_Launch(words, env, cwd, sink, sink), seconds)
+    if output is not None:
+        with output.open("wb") as sink:
+            return _finish(_Launch(words, env, cwd, sink, subprocess.PIPE), seconds)
     sinks = (subprocess.PIPE, subprocess.PIPE) if capture else (2, 2)
     return _finish(_Launch(words, env, cwd, *sinks), seconds)
 

@@ -37,7 +37,11 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class _Loader(yaml.SafeLoader):
+# Read by libyaml where PyYAML was built with it: three times as fast, and the same nodes.
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc]
     """SafeLoader without YAML 1.1's guesses.
 
     3.10 stays the text "3.10" and 12:30 the text "12:30" (PyYAML reads 3.1 and 750), only

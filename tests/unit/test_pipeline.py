@@ -44,7 +44,7 @@ def stages(monkeypatch):
             pipeline, "prepare", lambda *given, **more: prepared.append((*given, *more.items()))
         )
         monkeypatch.setattr(pipeline, "needed_math", lambda *_: {})
-        monkeypatch.setattr(pipeline.TargetLibraries, "of", lambda _: None)
+        monkeypatch.setattr(pipeline, "target_libraries", lambda *_: None)
 
         def verify(order, wheel, *, store):
             verified.append(order.target.id)

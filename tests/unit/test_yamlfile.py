@@ -227,7 +227,7 @@ def test_all_problems_are_told_at_once(refused):
         ("name: [x\n", r"file\.yaml:2:1: not valid YAML: .*"),
         ("name: x\n\tready: true\n", r"file\.yaml:2:1: not valid YAML: .*"),
         ("name: x\n---\nname: y\n", r"file\.yaml:2:1: not valid YAML: .*"),
-        ("name: *x\n", r"file\.yaml:1:7: not valid YAML: found undefined alias 'x'"),
+        ("name: *x\n", r"file\.yaml:1:7: not valid YAML: found undefined alias.*"),
         ("name: \x01\n", r"file\.yaml: not valid YAML: .*"),
         ("name: !!python/name:os.system\n", r"file\.yaml:1:7: not valid YAML: .*"),
         ("name: !!timestamp 2024-01-02\n", r"file\.yaml:1:7: not valid YAML: .*"),

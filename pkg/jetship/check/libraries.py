@@ -1,21 +1,26 @@
-"""What the libraries on the target export, and how its loader would find a symbol in them.
+"""What the libraries on the target export, and how its loader would find a symbol in them."""
 
-There is no cache on disk: the tables of a whole sysroot and torch are read in about a second.
-"""
-
-import os
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from jetship.check import mangled
+from jetship.check import mangled, symboltables
 from jetship.check.findings import Grade
-from jetship.check.symboltables import symbol_table
-from jetship.elf import MAGIC, ElfError, ElfFile, Undefined, read_elf
-from jetship.errors import CheckError
+from jetship.check.libraryfolders import table_of
+from jetship.check.symboltables import WrittenTable
+from jetship.check.tablefile import SymbolTable, TabledExports, TabledLibrary
+from jetship.elf import ElfFile, Undefined, version_key
 from jetship.targets.model import Platform
-from jetship.toolchain.model import SITE_PACKAGES, Toolchain
+from jetship.toolchain.model import CUDA, CUDA_TARGET, SITE_PACKAGES, SYSROOT, Toolchain
+
+LINKS = (SYSROOT, SITE_PACKAGES, CUDA_TARGET, CUDA)
+_LIBC = "libc.so.6"
+# What glibc 2.34 took into libc.so.6 (its NEWS): a stand-in that is older has it in files of its
+# own. And before that release, what every CPython is linked to, whose modules find it there.
+_MERGED_SINCE = (2, 34)
+_MERGED = ("libpthread.so.0", "libdl.so.2", "libutil.so.1", "libanl.so.1", "librt.so.1")
+_PYTHON_NEEDS = (_LIBC, "libm.so.6", "libdl.so.2", "libpthread.so.0")
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,7 @@ class Library:
     `grade` says how near this copy is to the target's own. `other_abi` is set where this build
     has the other C++ ABI of std::string than the target's, and says which: then names are
     compared without it, and those of that ABI itself mean nothing. `partial` says that only some
-    of its names are known, so that a missing one means nothing.
+    of its names are known; `may_have` whether one that is missing means nothing.
     """
 
     name: str
@@ -44,6 +49,33 @@ class Library:
         # A library without version records answers any version, unless it is the named one.
         unversioned = not self.elf.version_definitions and symbol.library != self.name
         return symbol.version in versions or unversioned
+
+    def may_have(self, symbol: Undefined) -> bool:
+        """Return whether this library may define a symbol of which its table says nothing."""
+        if not self.partial:
+            return False
+        if self.name.startswith("python"):
+            return symbol.library is None and mangled.is_pythons(symbol.name)
+        if self.name in symboltables.TORCH_LIBRARIES:
+            return mangled.in_torch(symbol.name) and symboltables.is_of_kernels(symbol.name)
+        if symbol.library is not None:
+            return symbol.library == self.name
+        # What was linked against an import stub asks for no version, so only the name can tell.
+        if self.name.startswith(("libcu", "libnv")):
+            return symbol.name.startswith(("cu", "nv", "__cu", "__nv"))
+        return mangled.in_torch(symbol.name)
+
+    def is_older_than(self, version: str) -> bool:
+        """Return whether this copy stands in for the target's own, and lacks a version of it."""
+        return self.grade == "derived" and version not in self.elf.version_definitions
+
+    def spelled(self, qualified: str) -> Iterable[str]:
+        """Return the exported names that share a C++ name (`mangled.qualified_name`)."""
+        exports = self.elf.exports
+        if isinstance(exports, TabledExports):
+            return exports.spelled(qualified)
+        near = (name for name in exports if qualified in name)
+        return [name for name in near if mangled.qualified_name(name) == qualified]
 
     def has_only_as_twin(self, symbol: Undefined) -> bool:
         """Return whether the target's own build cannot have this name: it is of the other ABI."""
@@ -75,7 +107,9 @@ class Scope:
         for library in self.libraries:
             if library.other_abi is None or library.has_only_as_twin(symbol):
                 continue
-            near = [name for name in library.elf.exports if qualified in name]
+            near = [*library.spelled(qualified)]
+            if not near:
+                continue
             known = mangled.demangle([symbol.name, *near], self.demangler)
             wanted = mangled.without_string_abi(known.get(symbol.name, symbol.name))
             if any(mangled.without_string_abi(known.get(name, name)) == wanted for name in near):
@@ -101,37 +135,62 @@ class TargetLibraries:
 
     @classmethod
     def of(cls, toolchain: Toolchain) -> Self:
-        """Read the libraries of a toolchain's sysroot and torch.
+        """Read the libraries of a toolchain's sysroot, torch and CUDA.
 
         Raises:
             CheckError: a library of the toolchain is damaged.
         """
-        platform = toolchain.platform
+        places = [
+            Place(link, table_of(toolchain.root / link, link, toolchain.platform.machine),
+                  toolchain.evidence(link))
+            for link in LINKS
+        ]  # fmt: skip
+        stubs = {path.name for path in toolchain.stubs.glob("*.so*")}
+        demangler = toolchain.bin / f"{toolchain.multiarch}-c++filt"
+        own_cuda = CUDA_TARGET in toolchain.own
+        written = written_down(toolchain.platform, places, own_cuda=own_cuda)
+        return cls.assembled(toolchain.platform, [*places], written, stubs, demangler)
+
+    @classmethod
+    def assembled(
+        cls,
+        platform: Platform,
+        places: Sequence["Place"],
+        written: Iterable[Library],
+        stubs: Iterable[str],
+        demangler: Path,
+    ) -> Self:
+        """Put together the libraries of several places, the first of a name before others.
+
+        Args:
+            platform: whose they are.
+            places: where they lie, in the loader's order.
+            written: those that stand for what no place has.
+            stubs: names of import stubs.
+            demangler: see above.
+        """
         found: dict[str, Library] = {}
-        for folder in _folders(toolchain):
-            link = folder.relative_to(toolchain.root).parts[0]
-            grade = toolchain.evidence(link)
-            for path in _elf_files(folder, toolchain.root / link):
-                elf = _read(path)
-                if elf.machine == platform.machine and elf.dynamic:
-                    name = elf.soname or path.name
-                    found.setdefault(name, _graded(name, elf, platform, grade))
-        stubs = frozenset(path.name for path in toolchain.stubs.glob("*.so*"))
-        derived = toolchain.evidence(SITE_PACKAGES) == "derived"
-        for name in stubs - set(found):
-            table = symbol_table(toolchain, name) if derived else None
-            if table is not None:
-                elf = _elf_of(name, table.names, platform)
-                library = _graded(name, elf, platform, "derived")
-                found[name] = replace(library, partial=table.partial)
+        for place in places:
+            for index, row in enumerate(place.table.libraries):
+                if row.machine == platform.machine:
+                    exports = TabledExports(place.table, index)
+                    library = _graded(row, _elf_of(row, exports), platform, place.grade)
+                    found.setdefault(row.name, library)
+        for library in written:
+            found.setdefault(library.name, library)
+        if version_key(platform.abi.glibc) >= _MERGED_SINCE and _LIBC in found:
+            found[_LIBC] = _merged(found[_LIBC])
         version = platform.python.version
         names = (f"libpython{version}.so.1.0", f"python{version}")
-        return cls(
-            found,
-            stubs,
-            next((name for name in names if name in found), None),
-            demangler=toolchain.bin / f"{toolchain.multiarch}-c++filt",
-        )
+        interpreter = next((name for name in names if name in found), None)
+        return cls(found, frozenset(stubs), interpreter, demangler=demangler)
+
+    def grade_of(self, names: Iterable[str]) -> Grade:
+        """Return how near to the target's own those of the libraries are that have these names."""
+        grades = {self.libraries[name].grade for name in names if name in self.libraries}
+        if not grades:
+            return "none"
+        return "exact" if grades == {"exact"} else "derived"
 
     def with_wheel(self, members: Iterable[tuple[str, ElfFile]]) -> Self:
         """Return these libraries and those that the wheel itself brings, by file name.
@@ -149,8 +208,9 @@ class TargetLibraries:
         """Return all that is loaded with `elf`: what it needs, what that needs, and Python."""
         found: dict[str, Library] = {}
         untabled: list[str] = []
-        first = [*elf.needed, self.interpreter] if self.interpreter else list(elf.needed)
-        waiting = [*first]
+        waiting = [*elf.needed, *([self.interpreter] if self.interpreter else [])]
+        if self.interpreter is None or self.libraries[self.interpreter].partial:
+            waiting += [name for name in _PYTHON_NEEDS if name in self.libraries]
         for name in waiting:
             if name in found or name in untabled:
                 continue
@@ -165,66 +225,88 @@ class TargetLibraries:
         )
 
 
-def _graded(name: str, elf: ElfFile, platform: Platform, grade: Grade) -> Library:
+@dataclass(frozen=True)
+class Place:
+    """Where some of a target's libraries lie: a link of its toolchain, and the table of that."""
+
+    link: str
+    table: SymbolTable
+    grade: Grade
+
+
+def written_down(
+    platform: Platform,
+    places: Sequence[Place],
+    *,
+    own_cuda: bool,
+    pinned: Set[str] = frozenset(),
+) -> Iterator[Library]:
+    """Yield what was written down of libraries, where it is evidence for a platform's.
+
+    Args:
+        platform: the one that is asked about.
+        places: where its libraries lie; those in them come before what was written down.
+        own_cuda: whether the target's own CUDA is among them: then nothing else speaks for it.
+        pinned: digests of what the platform's CUDA is made of. A table that was read from one of
+            these is of the platform's very own library.
+    """
+    for path in symboltables.python_tables(platform.python.version):
+        yield _written(symboltables.read_table(path), platform, "derived")
+    for place in places:
+        version = place.table.facts.get("torch", "")
+        if place.link == SITE_PACKAGES and place.grade == "derived" and version:
+            for path in symboltables.torch_tables(version.partition("+")[0]):
+                yield _written(symboltables.read_table(path), platform, "derived")
+    release = None if own_cuda else symboltables.cuda_release(platform)
+    if release is None:
+        return
+    runtime = f"{platform.cuda.runtime_soname}.txt"
+    for path in symboltables.cuda_tables(release):
+        # Where torch has no CUDA there is the runtime, if anything: see accept_unknown.
+        if platform.torch.cuda is None and path.name != runtime:
+            continue
+        table = symboltables.read_table(path)
+        own = bool(table.sources & pinned) and platform.evidence == "exact"
+        library = _written(table, platform, "exact" if own else "derived")
+        yield replace(library, partial=release != platform.cuda.version)
+
+
+def _written(table: WrittenTable, platform: Platform, grade: Grade) -> Library:
+    elf = table.elf(platform.machine)
+    other_abi = _other_abi(table.string_abis, platform) if grade == "derived" else None
+    return Library(table.name, elf, grade, other_abi=other_abi, partial=table.partial)
+
+
+def _merged(libc: Library) -> Library:
+    """Return the C library with what is in it on the target, but beside it where it stands in."""
+    if not libc.is_older_than("GLIBC_2.34"):
+        return libc
+    return replace(libc, elf=replace(libc.elf, needed=(*libc.elf.needed, *_MERGED)))
+
+
+def _graded(row: TabledLibrary, elf: ElfFile, platform: Platform, grade: Grade) -> Library:
     if grade == "exact":
-        return Library(name, elf)
+        return Library(row.name, elf)
+    return Library(row.name, elf, "derived", other_abi=_other_abi(row.string_abis, platform))
+
+
+def _other_abi(abis: Iterable[str], platform: Platform) -> str | None:
+    """Return the C++ ABI of torch's names where it is not the target's."""
     wanted = "cxx11" if platform.torch.cxx11_abi else "pre-cxx11"
     other = "pre-cxx11" if platform.torch.cxx11_abi else "cxx11"
-    abis = {mangled.string_abi(export) for export in elf.exports if mangled.in_torch(export)}
-    other_abi = other if other in abis and wanted not in abis else None
-    return Library(name, elf, "derived", other_abi=other_abi)
+    found = {*abis}
+    return other if other in found and wanted not in found else None
 
 
-def _elf_of(name: str, exports: frozenset[str], platform: Platform) -> ElfFile:
+def _elf_of(row: TabledLibrary, exports: TabledExports) -> ElfFile:
     return ElfFile(
-        machine=platform.machine,
+        machine=row.machine,
         bits=64,
         little_endian=True,
         type="shared",
         dynamic=True,
-        soname=name,
-        exports=dict.fromkeys(exports, ("",)),
+        soname=row.soname,
+        needed=row.needed,
+        version_definitions=row.version_definitions,
+        exports=exports,
     )
-
-
-def _folders(toolchain: Toolchain) -> Iterator[Path]:
-    """Yield every folder with libraries: below a link of the toolchain, or that link itself."""
-    sysroot = toolchain.sysroot
-    for base in (sysroot / "lib", sysroot / "usr/lib"):
-        yield base / toolchain.multiarch
-        yield base
-    yield sysroot / "usr/bin"
-    yield toolchain.torch / "lib"
-    yield from sorted(toolchain.site_packages.glob("*.libs"))
-    yield from toolchain.cuda_libraries
-
-
-def _elf_files(folder: Path, root: Path) -> Iterator[Path]:
-    """Yield the ELF files that lie right in `folder`.
-
-    Links are left out: an absolute one would lead to a library of the build machine.
-    """
-    if not folder.is_dir() or not folder.resolve().is_relative_to(root.resolve()):
-        return
-    with os.scandir(folder) as entries:
-        paths = sorted(entry.path for entry in entries if entry.is_file(follow_symlinks=False))
-    for path in map(Path, paths):
-        wanted = ".so" in path.name or path.name.startswith("python")
-        if wanted and _starts_as_elf(path):
-            yield path
-
-
-def _starts_as_elf(path: Path) -> bool:
-    with path.open("rb") as stream:
-        return stream.read(len(MAGIC)) == MAGIC
-
-
-def _read(path: Path) -> ElfFile:
-    try:
-        return read_elf(path)
-    except ElfError as error:
-        raise CheckError(
-            f"{path} of the toolchain is damaged",
-            why=str(error),
-            fix="delete its folder in the cache and run the same command again",
-        ) from error

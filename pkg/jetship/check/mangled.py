@@ -1,11 +1,17 @@
 """What can be read from mangled C++ names without demangling them."""
 
+import ctypes
+import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from jetship import proc
+from jetship.errors import ToolMissingError
 
+# The C++ library of this machine, which has a demangler of its own in it: apt needs it, so that it
+# is wherever jetship runs.
+BUILT_IN = Path("libstdc++.so.6")
 # A batch stays far below the limit on the length of a command line.
 _BATCH = 200
 _LENGTH = re.compile(r"[1-9]\d{0,3}")
@@ -32,6 +38,11 @@ def in_torch(symbol: str) -> bool:
     return bool(parts) and parts[0] in _TORCH_NAMESPACES
 
 
+def is_pythons(symbol: str) -> bool:
+    """Return whether the name is one of the C API of Python."""
+    return symbol.startswith(("Py", "_Py"))
+
+
 def string_abi(symbol: str) -> str | None:
     """Return which std::string the name speaks of: "cxx11", "pre-cxx11", or None for neither."""
     if "7__cxx11" in symbol or "B5cxx11" in symbol:
@@ -56,11 +67,17 @@ def without_string_abi(name: str) -> str:
 
 
 def demangle(symbols: Iterable[str], program: Path) -> Mapping[str, str]:
-    """Return C++ names by mangled name, with a c++filt program.
+    """Return C++ names by mangled name, with a c++filt program or with `BUILT_IN`.
 
-    Empty where it does not work: then people see the mangled names.
+    Empty where the program does not work: then people see the mangled names.
+
+    Raises:
+        ToolMissingError: `BUILT_IN` is asked for, and this machine has none.
     """
     names = sorted({name for name in symbols if name.startswith("_Z")})
+    if program == BUILT_IN:
+        plain = {name: _demangled(name) for name in names}
+        return {name: _shorter(text) for name, text in plain.items() if text}
     found: dict[str, str] = {}
     for start in range(0, len(names), _BATCH):
         batch = names[start : start + _BATCH]
@@ -69,6 +86,37 @@ def demangle(symbols: Iterable[str], program: Path) -> Mapping[str, str]:
         if done.ok and len(lines) == len(batch):
             found.update(zip(batch, map(_shorter, lines), strict=True))
     return found
+
+
+def _demangled(name: str) -> str:
+    """Return one C++ name, or "" where it is none."""
+    library, release = _built_in()
+    status = ctypes.c_int()
+    text = library(name.encode(), None, None, ctypes.byref(status))
+    if not text:
+        return ""
+    try:
+        return ctypes.string_at(text).decode("utf-8", "backslashreplace")
+    finally:
+        release(text)
+
+
+@functools.cache
+def _built_in() -> tuple[Callable[..., int | None], Callable[[int], None]]:
+    """Return the demangler of the C++ library, and what frees its answers."""
+    try:
+        # https://itanium-cxx-abi.github.io/cxx-abi/abi.html#demangler
+        demangler = ctypes.CDLL(str(BUILT_IN))["__cxa_demangle"]
+    except (OSError, AttributeError) as error:
+        raise ToolMissingError(
+            f"this machine has no {BUILT_IN}, which reads C++ names",
+            why=str(error),
+            fix="install it: apt-get install libstdc++6",
+        ) from error
+    demangler.restype = ctypes.c_void_p
+    release = ctypes.CDLL(None).free
+    release.argtypes = [ctypes.c_void_p]
+    return demangler, release
 
 
 def _shorter(name: str) -> str:

@@ -132,7 +132,18 @@ def _too_new(file: ElfFile, facts: Facts) -> Iterator[str]:
         if known is None or not known.elf.version_definitions:
             continue
         for version in sorted(set(asked) - set(known.elf.version_definitions)):
+            if known.is_older_than(version) and has_version(version, facts.platform):
+                continue
             yield f"{version} (the target's {library} does not define it)"
+
+
+def has_version(version: str, platform: Platform) -> bool:
+    """Return whether a version of the C or C++ library, "GLIBC_2.34", is one of the platform's."""
+    prefix, _, number = version.partition("_")
+    ceiling = _CEILINGS.get(prefix)
+    if ceiling is None or not re.fullmatch(r"\d+(\.\d+)*", number):
+        return False
+    return version_key(number) <= version_key(getattr(platform.abi, ceiling))
 
 
 def _users(file: ElfFile, too_new: tuple[str, ...]) -> Iterator[str]:
@@ -153,7 +164,7 @@ def _floors(file: ElfFile, abi: Ceilings) -> str:
 
 def _grade(file: ElfFile, facts: Facts) -> Grade:
     known = all(name in facts.libraries.libraries for name in file.version_needs)
-    return "exact" if known and file.version_needs else "none"
+    return facts.libraries.grade_of(file.version_needs) if known else "none"
 
 
 def libraries(facts: Facts) -> Iterator[Finding]:
@@ -172,7 +183,8 @@ def libraries(facts: Facts) -> Iterator[Finding]:
             yield _astray_libraries(member, astray, facts)
         if not absent and not astray and not others:
             reason = f"libraries that it needs: {len(file.needed)}, all on the target or brought"
-            yield Finding("libraries", "pass", member.name, reason, file.needed, grade="exact")
+            grade = facts.libraries.grade_of(file.needed)
+            yield Finding("libraries", "pass", member.name, reason, file.needed, grade=grade)
 
 
 def other_runtimes(needed: Iterable[str], platform: Platform) -> tuple[str, ...]:

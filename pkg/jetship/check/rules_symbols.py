@@ -7,7 +7,7 @@ from jetship.check import mangled
 from jetship.check.facts import Facts
 from jetship.check.findings import Finding, Grade
 from jetship.check.libraries import Library, Scope
-from jetship.check.rules_elf import other_runtimes
+from jetship.check.rules_elf import has_version, other_runtimes
 from jetship.elf import Undefined
 
 # Which of torch's CUDA libraries defines the names that begin so.
@@ -22,6 +22,7 @@ class _Open:
     symbol: Undefined
     kind: str  # "abi", "missing", "unknown", or "accepted"
     hint: str = ""
+    without: tuple[str, ...] = ()  # for "unknown": what would have to be at hand
 
     def __str__(self) -> str:
         name, version = self.symbol.name, self.symbol.version
@@ -39,6 +40,8 @@ _FIXES = {
     "as `invoke build` does",
     "missing": "build it against torch {torch}, and link it with the libraries that define them",
     "unknown": "put these libraries into the wheel, or check for a platform that has them",
+    "absent": "check it against the target's own: `invoke probe USER@HOST` reads those of a device "
+    "for --libraries, or name an image of it with --image",
     "accepted": "nothing to do here; on a device these libraries have to be there",
 }
 
@@ -79,9 +82,10 @@ def _grade(found: list[Library]) -> Grade:
 
 def _finding(subject: str, kind: str, rows: list[_Open], scope: Scope, facts: Facts) -> Finding:
     torch = facts.platform.torch
+    without = tuple(dict.fromkeys(name for row in rows for name in row.without)) or scope.untabled
     values = {
         "count": _symbols(len(rows)),
-        "libraries": ", ".join(scope.untabled),
+        "libraries": ", ".join(without),
         "torch": torch.version,
         "abi": int(torch.cxx11_abi),
     }
@@ -92,7 +96,7 @@ def _finding(subject: str, kind: str, rows: list[_Open], scope: Scope, facts: Fa
         subject,
         _SENTENCES[kind].format(**values),
         tuple(sorted(map(str, rows))),
-        _FIXES[kind].format(**values),
+        _FIXES["absent" if {*without} - {*scope.untabled} else kind].format(**values),
         accepted=next((why for why in whys if why), None) if kind == "accepted" else None,
     )
 
@@ -110,19 +114,21 @@ def _classify(symbol: Undefined, scope: Scope, facts: Facts) -> _Open:
         return _Open(symbol, "abi", f"; {owner} has {near}" if near else "")
     if near and abi != have and mangled.abi_twins(symbol.name, near):
         return _Open(symbol, "abi", f"; {owner} has {near}")
-    kind = _kind(symbol, scope, facts)
+    without = _stand_ins(symbol, scope, facts)
+    kind = "unknown" if without else _kind(symbol, scope, facts)
     if kind == "accepted":
         return _Open(symbol, kind)
     if near:
-        return _Open(symbol, kind, f"; {owner} has another one of that name: {near}")
+        hint = f"; {owner} has another one of that name: {near}"
+        return _Open(symbol, kind, hint, without)
     other = _other_versions(symbol, scope)
     if other:
-        return _Open(symbol, kind, other)
+        return _Open(symbol, kind, other, without)
     elsewhere = [
         library.name for library in facts.libraries.libraries.values() if library.answers(symbol)
     ]
     hint = f"; {elsewhere[0]} has it, but the file does not need that" if elsewhere else ""
-    return _Open(symbol, kind, hint)
+    return _Open(symbol, kind, hint, without)
 
 
 def _other_versions(symbol: Undefined, scope: Scope) -> str:
@@ -134,11 +140,22 @@ def _other_versions(symbol: Undefined, scope: Scope) -> str:
     return ""
 
 
+def _stand_ins(symbol: Undefined, scope: Scope, facts: Facts) -> tuple[str, ...]:
+    """Return what the target has, but is not at hand or not whole, and may define the symbol."""
+    interpreter = facts.libraries.interpreter
+    if mangled.is_pythons(symbol.name) and interpreter is None:
+        return (f"Python {facts.platform.python.version}",)
+    for library in scope.libraries:
+        version = symbol.version or ""
+        # Versions above the platform's are refused by the rule about them.
+        known = library.name == symbol.library and has_version(version, facts.platform)
+        if known and library.is_older_than(version):
+            return (f"the {library.name} of {facts.platform.name} itself",)
+    partial = [library.name for library in scope.libraries if library.may_have(symbol)]
+    return tuple(f"all names of {'Python' if name == interpreter else name}" for name in partial)
+
+
 def _kind(symbol: Undefined, scope: Scope, facts: Facts) -> str:
-    if symbol.name.startswith(("Py", "_Py")) and facts.libraries.interpreter is None:
-        return "unknown"  # Python's own table is not at hand
-    if any(library.partial for library in scope.libraries) and mangled.in_torch(symbol.name):
-        return "unknown"
     if not scope.untabled or symbol.library in scope.names:
         return "missing"
     if symbol.library is not None:
@@ -164,8 +181,7 @@ def _near(name: str, scope: Scope) -> tuple[str, str]:
     found = [
         (export, library.name)
         for library in scope.libraries
-        for export in library.elf.exports
-        if qualified in export and mangled.qualified_name(export) == qualified
+        for export in library.spelled(qualified)
     ]
     # The other ABI's twin explains more than just another overload.
     abi = mangled.string_abi(name)

@@ -68,6 +68,7 @@ class OwnPaths(Strict):
     torch_wheel: _Text = ""
     python_dev: _Text = ""
     image: _Text = ""
+    libraries: _Text = ""
 
 
 class Strategy(Strict):

@@ -1,10 +1,13 @@
 """The task `bench`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from invoke.context import Context
 
 from jetship import console
+from jetship.bench import checking
+from jetship.bench.checking import CheckTiming
 from jetship.bench.crossbuild import Timing, compare
 from jetship.build.api import Order
 from jetship.build.environment import max_jobs
@@ -23,6 +26,7 @@ from jetship.tasks.request import (
     Known,
     project_of,
     targets_of,
+    wheel_for,
 )
 
 
@@ -30,6 +34,8 @@ from jetship.tasks.request import (
     records={"asked": Asked, "given": Given, "known": Known},
     help={
         "build": "time a cross build against the emulated build of the same project",
+        "check": "time the check of --wheel for the targets, with their libraries read and cached",
+        "wheel": "what to check (default: the one in --dist for the target)",
         "project": "what to build, as for the task build",
         "deploy": DEPLOY_HELP,
         "dist": DIST_HELP,
@@ -43,6 +49,8 @@ def bench(
     given: Given,
     known: Known,
     build: bool = False,
+    check: bool = False,
+    wheel: str = "",
     project: str = "",
     deploy: str = str(DEPLOY_FILE),
     dist: str = "dist",
@@ -51,20 +59,30 @@ def bench(
     """Measure, side by side in one run, what jetship claims of itself.
 
         invoke bench --build --arch 6.2
+        invoke bench --check --wheel ops.whl --arch 6.2
 
-    Builds the project three times: in an arm64 container under emulation with the target's own
-    compilers, crossed with an empty compiler cache, and crossed with a full one. Needs a Docker
-    Engine on this machine and qemu-user (`invoke doctor --fix`); takes minutes.
+    --build builds the project three times: in an arm64 container under emulation with the target's
+    own compilers, crossed with an empty compiler cache, and crossed with a full one. Needs a Docker
+    Engine on this machine and qemu-user (`invoke doctor --fix`); takes minutes. --check checks one
+    wheel with the tables of the target's libraries made anew, and with those of the cache.
     """
-    if not build:
-        raise ConfigError("bench measures nothing unasked", fix="invoke bench --build --arch 6.2")
+    if build == check:
+        raise ConfigError(
+            "bench measures one thing, and none unasked", fix="invoke bench --build --arch 6.2"
+        )
     catalog = known.catalog(deploy)
-    (target, *more) = targets_of(catalog, asked.together, deploy=deploy)
+    found = targets_of(catalog, asked.together, deploy=deploy)
+    own_supply = given.supply(catalog, deploy)
+    store = Store(default_root())
+    if check:
+        path = wheel_for(found[0], given=wheel, dist=dist)
+        _print_checks(checking.compare(path, found, store, own_supply), json=json)
+        return
+    (target, *more) = found
     if more:
         console.note(f"of the targets, {target.id} is measured")
-    store = Store(default_root())
     opened, settings = project_of(catalog, project, deploy, store)
-    own = given.supply(catalog, deploy).of(target)
+    own = own_supply.of(target)
     toolchain = toolchain_for(opened, target, store, own)
     order = Order(opened, target, toolchain, settings, max_jobs())
     client = connect()
@@ -74,6 +92,13 @@ def bench(
         console.emit_json({"target": target.id, "jobs": order.jobs, "builds": rows})
         return
     console.emit("\n".join(map(_line, timings)))
+
+
+def _print_checks(timings: Sequence[CheckTiming], *, json: bool) -> None:
+    if json:
+        console.emit_json({"checks": [timing.to_json() for timing in timings]})
+        return
+    console.emit("\n".join(f"{one.way:26} {one.seconds:8.2f} s" for one in timings))
 
 
 def _line(timing: Timing) -> str:

@@ -8,6 +8,7 @@ from jetship.tasks.caches import cache
 from jetship.tasks.check import check
 from jetship.tasks.images import image, matrix, smoke
 from jetship.tasks.machine import doctor, pins, targets
+from jetship.tasks.probe import probe
 from jetship.tasks.program import JetshipProgram
 from jetship.tasks.toolchains import toolchain
 from jetship.tasks.wheels import build
@@ -15,7 +16,20 @@ from jetship.tasks.wheels import build
 
 def namespace() -> Collection:
     """Return jetship's tasks as an invoke namespace; a repository may add its own."""
-    own = (build, check, image, smoke, matrix, toolchain, targets, doctor, pins, cache, bench)
+    own = (
+        build,
+        check,
+        image,
+        smoke,
+        matrix,
+        toolchain,
+        targets,
+        doctor,
+        pins,
+        cache,
+        bench,
+        probe,
+    )
     return Collection(*own)
 
 

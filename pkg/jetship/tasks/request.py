@@ -201,6 +201,7 @@ class Given:
     image: str = ""
     torch_wheel: str = ""
     python_dev: str = ""
+    libraries: str = ""
 
     HELP: ClassVar[dict[str, str]] = {
         "cuda-home": "your own CUDA toolkit for x86-64, in place of the platform's",
@@ -209,6 +210,7 @@ class Given:
         "and CUDA libraries in place of the platform's",
         "torch-wheel": "your own wheel of the target's torch, in place of the platform's",
         "python-dev": "a folder with include/pythonX.Y of the target's Python",
+        "libraries": "what `probe` has read of a device: a check looks names up in it alone",
     }
 
     @property
@@ -250,6 +252,7 @@ def _own_parts(named: Mapping[str, str], folder: Path) -> OwnParts:
         image=named.get("image") or None,
         torch_wheel=path("torch_wheel"),
         python_dev=path("python_dev"),
+        libraries=path("libraries"),
     )
 
 

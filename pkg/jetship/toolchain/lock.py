@@ -1,5 +1,6 @@
 """Lock files: every download of a toolchain by name, version and SHA-256."""
 
+import functools
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -99,8 +100,10 @@ def read_lock(part: str, folder: Path | None = None) -> Lock:
     Raises:
         ConfigError: it is missing or damaged.
     """
+    path = lock_path(part, folder)
     try:
-        return yamlfile.load(lock_path(part, folder), Lock)
+        about = path.stat() if path.is_file() else None
+        return _loaded(path, about and (about.st_mtime_ns, about.st_size, about.st_ino))
     except ConfigError as error:
         shipped = folder in (None, data_dir("toolchains"))
         option = "" if shipped else " --targets-file FILE"
@@ -110,6 +113,12 @@ def read_lock(part: str, folder: Path | None = None) -> Lock:
             fix="restore the committed one, or write it anew with "
             f"`invoke pins --part {part}{option}`",
         ) from error
+
+
+@functools.cache
+def _loaded(path: Path, _state: tuple[int, ...] | None) -> Lock:
+    """Read a lock file once, as long as it stays as it is: a check asks for some several times."""
+    return yamlfile.load(path, Lock)
 
 
 def require_fitting(named: NamedPart) -> None:

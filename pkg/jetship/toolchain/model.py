@@ -9,6 +9,7 @@ from jetship.targets.model import Platform
 SYSROOT = "sysroot"
 SITE_PACKAGES = "site-packages"
 CUDA_TARGET = "cuda-target"
+CUDA = "cuda"
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Toolchain:
 
     @property
     def cuda_home(self) -> Path:
-        return self.root / "cuda"
+        return self.root / CUDA
 
     @property
     def cuda_libraries(self) -> tuple[Path, ...]:

@@ -11,6 +11,7 @@ from packaging.version import Version
 
 from jetship import console
 from jetship.errors import ConfigError, DownloadError, JetshipError
+from jetship.probe.record import read_record, require_fitting
 from jetship.store import Store, sha256_of
 from jetship.targets.model import Platform, Target
 from jetship.toolchain import layout, ownchecks
@@ -18,7 +19,7 @@ from jetship.toolchain.imagetree import ImageTree, look_at_image
 from jetship.toolchain.model import CUDA_TARGET, SITE_PACKAGES, SYSROOT
 from jetship.toolchain.sources import unpack_wheels
 
-PATHS = ("cuda_home", "sysroot", "torch_wheel", "python_dev")
+PATHS = ("cuda_home", "sysroot", "torch_wheel", "python_dev", "libraries")
 # What unpacking says of a damaged wheel; what the disk says is told apart from it.
 _DAMAGED = (DownloadError, EOFError, ValueError, RuntimeError, zlib.error)
 
@@ -34,6 +35,7 @@ class OwnParts:
             libraries in one.
         torch_wheel: a wheel of the target's torch.
         python_dev: a folder with include/pythonX.Y of the target's Python.
+        libraries: what `probe` has read of a device, for checks alone.
         places: where a part was named, by its name above, where not by its option.
     """
 
@@ -42,6 +44,7 @@ class OwnParts:
     image: str | None = None
     torch_wheel: Path | None = None
     python_dev: Path | None = None
+    libraries: Path | None = None
     places: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def said(self, name: str) -> str:
@@ -58,13 +61,16 @@ class OwnParts:
     def over(self, other: "OwnParts") -> "OwnParts":
         """Return these parts, and of `other` what they leave open.
 
-        An image gives sysroot and torch, so it leaves neither open.
+        An image gives sysroot and torch, so it leaves neither open; and what stands in
+        for a device's libraries does not give way to them.
         """
         closed = set(self.named)
         if self.image:
             closed |= {"sysroot", "torch_wheel"}
         if self.sysroot:
             closed.add("image")
+        if self.image or self.sysroot or self.torch_wheel:
+            closed.add("libraries")
         taken = {name: getattr(other, name) for name in other.named if name not in closed}
         places = {name: other.places[name] for name in taken if name in other.places}
         return replace(self, **taken, places={**self.places, **places})
@@ -239,6 +245,10 @@ def _look_at_torch(wheel: Path, platform: Platform, said: str) -> None:
     ownchecks.require_torch(wheel, said, platform)
 
 
+def _look_at_libraries(path: Path, platform: Platform, said: str) -> None:
+    require_fitting(read_record(path, said), platform, said)
+
+
 def _look_at_image(name: str, platform: Platform, said: str) -> None:
     try:
         look_at_image(name, platform)
@@ -255,4 +265,5 @@ _LOOKS: tuple[tuple[str, str, Callable[[Any, Platform, str], Given | None]], ...
     ("image", SYSROOT, _look_at_image),
     ("torch_wheel", SITE_PACKAGES, _look_at_torch),
     ("python_dev", "python", own_python),
+    ("libraries", "", _look_at_libraries),
 )

@@ -53,18 +53,39 @@ def plan(target: Target, own_parts: OwnParts = NOTHING_OWN) -> Plan:
     if missing := missing_parts(target, own_parts):
         raise _missing(target.platform, missing)
     toolkit = None if own_parts.cuda_home or not target.code else _toolkit(target)
+    sysroot, torch = library_parts(target.platform, own_parts)
     chosen = Plan(
         compiler=parts.compiler,
-        sysroot=None if own_parts.sysroot or own_parts.image else parts.sysroot,
+        sysroot=sysroot,
         cuda=toolkit,
-        torch=None if own_parts.torch_wheel or own_parts.image else parts.torch,
+        torch=torch,
         math=tuple(
             one for one in parts.cuda_math if toolkit and one.part.version == toolkit.part.version
         ),
     )
-    for part in chosen.parts:
-        require_fitting(part)
+    for part in (chosen.compiler, toolkit):
+        if part:
+            require_fitting(part)
     return chosen
+
+
+def library_parts(
+    platform: Platform, own_parts: OwnParts = NOTHING_OWN
+) -> tuple[NamedPart | None, NamedPart | None]:
+    """Choose the sysroot and the torch whose libraries a check looks at; None where given.
+
+    Raises:
+        ToolMissingError, ConfigError: as `plan`.
+    """
+    if missing := missing_parts(Target((), platform), own_parts):
+        raise _missing(platform, missing)
+    parts = platform.toolchain
+    sysroot = None if own_parts.sysroot or own_parts.image else parts.sysroot
+    torch = None if own_parts.torch_wheel or own_parts.image else parts.torch
+    for part in (sysroot, torch):
+        if part:
+            require_fitting(part)
+    return sysroot, torch
 
 
 def missing_parts(target: Target, own_parts: OwnParts) -> list[tuple[str, str]]:
@@ -140,7 +161,7 @@ def prepare(
     chosen = plan(target, own_parts)
     for part in math:
         require_fitting(part)
-    given = _given_links(platform, own_parts, store)  # before anything is downloaded
+    given = given_links(platform, own_parts, store)  # before anything is downloaded
     # All are asked, so that a damaged lock file is told before anything is downloaded.
     if not all([has_part(part, store) for part in chosen.parts]):  # noqa: C419
         console.step(f"preparing the toolchain of {platform.name}")
@@ -221,8 +242,12 @@ def _with_math(toolkit: Given, math: Sequence[NamedPart], store: Store) -> Given
     return Given(joined, joined.name, toolkit.cuda_version)
 
 
-def _given_links(platform: Platform, own_parts: OwnParts, store: Store) -> dict[str, Given]:
-    """Return what is linked into the toolchain of the user's own, by the name of the link."""
+def given_links(platform: Platform, own_parts: OwnParts, store: Store) -> dict[str, Given]:
+    """Return what is linked into the toolchain of the user's own, by the name of the link.
+
+    Raises:
+        ConfigError, DownloadError, ToolMissingError, ImageError: as `prepare`.
+    """
     links = own.examine(own_parts, platform)
     if own_parts.image:
         tree = export_image(own_parts.image, platform, store)

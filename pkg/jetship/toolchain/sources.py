@@ -55,6 +55,20 @@ def make_part(named: NamedPart, store: Store) -> PartTree:
     return PartTree(part, store.tree(named.name, _digest(part, lock), make))
 
 
+def tree_digest(named: NamedPart) -> str:
+    """Return what names the content of a part's folder, whether it was made or not.
+
+    Raises:
+        ConfigError: its lock file is missing or damaged.
+    """
+    return _digest(named.part, _lock_of(named))
+
+
+def pinned_files(named: NamedPart) -> frozenset[str]:
+    """Return the SHA-256 of each file that a part is made of; raises as `tree_digest`."""
+    return frozenset(item.sha256 for items in _lock_of(named).sources.values() for item in items)
+
+
 def has_part(named: NamedPart, store: Store) -> bool:
     """Return whether `make_part` would find its work done."""
     if not lock_path(named.name, named.folder).is_file():

@@ -1,11 +1,10 @@
 import dataclasses
-import re
 import shutil
 from pathlib import Path
 
 import make_corpus
 import pytest
-from jetship.check.libraries import Library, Scope, TargetLibraries, symbol_table
+from jetship.check.libraries import Library, Scope, TargetLibraries
 from jetship.datafiles import data_dir
 from jetship.elf import ElfFile, Undefined, read_elf
 from jetship.errors import CheckError
@@ -176,22 +175,7 @@ def test_names_that_were_written_down_stand_for_a_library_that_this_build_lacks(
 
 def test_a_torch_of_which_nothing_was_written_down_proves_nothing(derived):
     (derived.torch / "version.py").write_text("__version__ = '2.0.99+cpu'\n")
-    assert symbol_table(derived, "libc10_cuda.so") is None
     assert "libc10_cuda.so" not in TargetLibraries.of(derived).libraries
-
-
-@pytest.mark.parametrize("path", sorted(data_dir("toolchains").glob("symbols/*/*.txt")))
-def test_every_table_says_where_it_comes_from_and_is_sorted(path):
-    lines = path.read_text().splitlines()
-    head = [line for line in lines if line.startswith("#")]
-    names = lines[len(head) :]
-    assert head[0].startswith(f"# exported by {path.stem} of {path.parent.name}-")
-    assert re.fullmatch(r"# sha256 [0-9a-f]{64}", head[1])
-    assert names == sorted(set(names))
-    assert all(re.fullmatch(r"[A-Za-z0-9_.$@]+", name) for name in names)
-    if len(head) > 2:
-        prefixes = tuple(head[2].removeprefix("# partial: names that begin so: ").split())
-        assert all(name.startswith(prefixes) for name in names)
 
 
 def test_every_derived_platform_whose_torch_has_no_cuda_has_its_tables(catalog):
@@ -201,3 +185,40 @@ def test_every_derived_platform_whose_torch_has_no_cuda_has_its_tables(catalog):
         if platform.evidence == "derived" and torch and "CPU build" in torch.part.title:
             release = torch.part.wheels[0].requirements[0].partition("==")[2]
             assert f"torch-{release}" in tables
+
+
+def library(name: str, *exports: str, grade="derived", defines=("GLIBC_2.17",)) -> Library:
+    elf = ElfFile(machine="aarch64", bits=64, little_endian=True, type="shared", dynamic=True,
+                  soname=name, version_definitions=defines,
+                  exports=dict.fromkeys(exports, ("GLIBC_2.17", "")))  # fmt: skip
+    return Library(name, elf, grade)
+
+
+def at_glibc(target, version: str):
+    abi = target.platform.abi.model_copy(update={"glibc": version})
+    return target.platform.model_copy(update={"abi": abi})
+
+
+@pytest.mark.parametrize(
+    ("glibc", "grade", "found"),
+    [("2.35", "derived", True), ("2.33", "derived", False), ("2.35", "exact", False)],
+)
+def test_the_c_library_since_2_34_has_what_an_older_stand_in_has_beside_it(
+    target, glibc, grade, found
+):
+    libc = library("libc.so.6", "puts", grade=grade)
+    libdl = library("libdl.so.2", "dladdr", grade=grade)
+    python = library("libpython3.11.so.1.0", "PyModule_Create2", defines=())
+    written = (libc, libdl, python)
+    here = TargetLibraries.assembled(at_glibc(target, glibc), (), written, (), Path("c++filt"))
+    needs_libc = dataclasses.replace(libc.elf, needed=("libc.so.6",))
+    assert (here.scope(needs_libc).find(asked("dladdr")) is not None) == found
+
+
+def test_modules_find_what_every_python_is_linked_to(target):
+    written = (library("libc.so.6"), library("libdl.so.2", "dladdr"))
+    platform = at_glibc(target, "2.31")
+    here = TargetLibraries.assembled(platform, (), written, (), Path("c++filt"))
+    assert here.interpreter is None
+    alone = library("module.so").elf
+    assert here.scope(alone).find(asked("dladdr")).name == "libdl.so.2"

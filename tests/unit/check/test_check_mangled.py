@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from jetship.check import mangled
 from jetship.check.mangled import (
     demangle,
     in_torch,
@@ -8,6 +9,7 @@ from jetship.check.mangled import (
     string_abi,
     without_string_abi,
 )
+from jetship.errors import ToolMissingError
 
 STRING = "basic_string<char, std::char_traits<char>, std::allocator<char> >"
 
@@ -77,3 +79,21 @@ def test_demangle():
 
 def test_a_demangler_that_fails_leaves_the_names_mangled():
     assert demangle(["_ZN3c106answerEv"], Path("false")) == {}
+
+
+def test_the_demangler_of_this_machines_cxx_library_says_what_cxxfilt_does():
+    names = [
+        "_ZN3c104cuda9SetDeviceEab", "_ZNK2at6Tensor3addERKS0_",
+        "_ZN3c105ErrorC2ENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE", "_Zwrong", "puts",
+    ]  # fmt: skip
+    own = mangled.demangle(names, mangled.BUILT_IN)
+    program = mangled.demangle(names, Path("c++filt"))
+    assert own["_ZN3c104cuda9SetDeviceEab"] == "c10::cuda::SetDevice(signed char, bool)"
+    assert own == {name: text for name, text in program.items() if text != name}
+
+
+def test_a_machine_without_cxx_library_is_told(monkeypatch):
+    mangled._built_in.cache_clear()  # what works is kept, what fails is not
+    monkeypatch.setattr(mangled.ctypes, "CDLL", lambda _: (_ for _ in ()).throw(OSError("none")))
+    with pytest.raises(ToolMissingError, match=r"has no libstdc\+\+"):
+        mangled.demangle(["_Z1fv"], mangled.BUILT_IN)

@@ -222,6 +222,26 @@ class TestVersions:
         (finding,) = of(report, "versions")
         assert "GLIBC_2.38 (the target's libc.so.6 does not define it)" in finding.reason
 
+    @pytest.mark.parametrize("grade", ["derived", "exact"])
+    def test_a_stand_in_that_is_older_than_the_platform_tells_nothing(
+        self, check, of, target, libraries, grade
+    ):
+        high = target.platform.model_copy(
+            update={"abi": target.platform.abi.model_copy(update={"glibc": "2.99"})}
+        )
+        libc = dataclasses.replace(libraries.libraries["libc.so.6"], grade=grade)
+        known = dataclasses.replace(libraries, libraries={**libraries.libraries, "libc.so.6": libc})
+        report = check(
+            "newer.so", target=dataclasses.replace(target, platform=high), libraries=known
+        )
+        (versions,), (symbols,) = of(report, "versions"), of(report, "symbols")
+        if grade == "exact":
+            assert (versions.outcome, symbols.outcome) == ("fail", "fail")
+        else:
+            assert (versions.outcome, symbols.outcome) == ("pass", "unknown")
+            assert f"without the libc.so.6 of {high.name} itself" in symbols.reason
+            assert "invoke probe" in symbols.fix
+
 
 class TestLibraries:
     def test_nobody_knows_it(self, check, of):

@@ -23,6 +23,7 @@ TASKS = [
     "build",
     "check",
     "image",
+    "probe",
     "smoke",
     "matrix",
     "toolchain",
