@@ -1,4 +1,4 @@
-"""Five extensions of one file each, as projects have them whose kernels are modules of their own."""
+"""Five extensions of one file each, as in projects whose kernels are a module each."""
 
 from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension, CUDAExtension

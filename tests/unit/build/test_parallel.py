@@ -79,7 +79,9 @@ setup(
     name="ops",
     version="1",
     ext_modules=[
-        Extension(name, files.split(","), define_macros=[("NAME", name)], optional="optional" in name)
+        Extension(
+            name, files.split(","), define_macros=[("NAME", name)], optional="optional" in name
+        )
         for name, files in (word.split("=") for word in %r)
     ],
     cmdclass={"build_ext": %s},
@@ -103,7 +105,8 @@ def build(tmp_path):
                 (tmp_path / name).touch()
         (tmp_path / "setup.py").write_text(SETUP % (list(extensions), command, words))
         env = {
-            "PATH": f"{ninja.BIN_DIR}:{os.defpath}", "MAX_JOBS": str(jobs), "WAIT_FOR": str(wait_for),
+            "PATH": f"{ninja.BIN_DIR}:{os.defpath}",
+            "MAX_JOBS": str(jobs), "WAIT_FOR": str(wait_for),
             "PYTHONPATH": str(STANDIN), "CC": str(compiler), "LDSHARED": str(compiler),
         }  # fmt: skip
         done = proc.run([sys.executable, "setup.py"], cwd=tmp_path, env=env, seconds=120)

@@ -90,7 +90,7 @@ def may_be_apart(extension):
 def in_children(works, jobs):
     """Do each work in a child process as soon as its share of the jobs is free.
 
-    `works` are pairs of a share, which is at most `jobs`, and what to call. Returns how many failed.
+    `works` are pairs of a share, at most `jobs`, and what to call. Returns how many failed.
     """
     if len(works) < 2:
         for _, work in works:
