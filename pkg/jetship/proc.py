@@ -22,6 +22,7 @@ from jetship.errors import ToolMissingError
 
 STOP_GRACE_SECONDS = 5.0
 STOP_POLL_SECONDS = 0.02
+SHOWN_LETTERS = 100
 WATCHER = Path(__file__).with_name("_watcher.py")
 
 
@@ -148,6 +149,12 @@ class Finished:
     @property
     def ok(self) -> bool:
         return self.status == 0
+
+
+def shown(argv: Sequence[str]) -> str:
+    """Return a command line for people: on one line, without the end of a long one."""
+    text = " ".join(" ".join(argv).split())
+    return text if len(text) <= SHOWN_LETTERS else f"{text[: SHOWN_LETTERS - 4].rstrip()} ..."
 
 
 def find(program: str, env: Mapping[str, str] | None = None) -> Path | None:

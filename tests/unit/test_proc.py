@@ -119,6 +119,16 @@ def test_the_command_line_is_shown_quoted_when_asked_for(monkeypatch, capfd):
     assert capfd.readouterr().err == f"+ {sys.executable} -c '' 'a b'\n"
 
 
+def test_a_command_line_for_people_is_one_line_without_a_long_end():
+    program = "import torch\n\nfor one in range(3):\n    print(one)\n"
+    shown = proc.shown(["python3", "-c", program])
+    assert shown == "python3 -c import torch for one in range(3): print(one)"
+    long = proc.shown(["python3", "-c", program * 10])
+    assert long.startswith("python3 -c import torch for one")
+    assert long.endswith(" ...")
+    assert len(long) <= proc.SHOWN_LETTERS
+
+
 def test_a_missing_program_is_a_missing_tool():
     with pytest.raises(ToolMissingError, match="`no-such-program` is not installed") as caught:
         proc.run(["no-such-program"])
