@@ -2,13 +2,11 @@
 
 import contextlib
 import hashlib
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jetship import board, console
+from jetship import board, console, usage
 from jetship.board import Board
 from jetship.build.api import NO_SETTINGS, BuiltWheel, Order, build_project, verify_project
 from jetship.build.environment import max_jobs
@@ -20,7 +18,7 @@ from jetship.check.libraries import TargetLibraries
 from jetship.check.prepared import are_at_hand, target_libraries
 from jetship.errors import CheckError, ConfigError, JetshipError
 from jetship.schedule import run_all
-from jetship.store import Store, disk_errors, sweep
+from jetship.store import STAGING_PREFIX, Store, disk_errors, sweep
 from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.model import Target
 from jetship.toolchain.model import Toolchain
@@ -29,7 +27,6 @@ from jetship.toolchain.prepare import library_parts, plan, prepare
 from jetship.toolchain.sources import download_bytes, has_part
 
 REJECTED = "rejected"
-_STAGING_PREFIX = ".staging-"
 
 
 @dataclass(frozen=True)
@@ -150,12 +147,9 @@ def _staging(dist: Path) -> Iterator[Path]:
     fix = "free some space, or name another folder with --dist DIR"
     with disk_errors(dist, what="the folder of the finished wheels", fix=fix):
         dist.mkdir(parents=True, exist_ok=True)
-        sweep(dist.glob(f"{_STAGING_PREFIX}*"))
-        folder = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=dist))
-        try:
+        sweep(dist.glob(f"{STAGING_PREFIX}*"))
+        with usage.working(dist, STAGING_PREFIX) as folder:
             yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def check(wheel: Path, target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN) -> Report:

@@ -1,5 +1,6 @@
 """The one module that starts programs: argv lists only, never a shell."""
 
+import atexit
 import contextlib
 import errno
 import os
@@ -7,6 +8,7 @@ import shlex
 import shutil
 import signal
 import subprocess  # noqa: TID251 - the one place that may
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +22,8 @@ from jetship.errors import ToolMissingError
 
 STOP_GRACE_SECONDS = 5.0
 STOP_POLL_SECONDS = 0.02
+SHOWN_LETTERS = 100
+WATCHER = Path(__file__).with_name("_watcher.py")
 
 
 class TimedOutError(Exception):
@@ -80,6 +84,59 @@ def with_stopper(stopper: Stopper) -> Iterator[None]:
         _stopper.reset(token)
 
 
+class _Watcher:
+    """A process that outlives this one where it is killed, and then ends what it had started.
+
+    One for all programs, started with the first of them.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pipe: int | None = None
+
+    @contextlib.contextmanager
+    def watching(self, child: "subprocess.Popen[bytes]") -> Iterator[None]:
+        """Have a child ended if this process is killed while the body runs."""
+        self._tell(f"+{child.pid}\n")
+        try:
+            yield
+        finally:
+            self._tell(f"-{child.pid}\n")
+
+    def _tell(self, line: str) -> None:
+        with self._lock:
+            if self._pipe is None:
+                self._pipe = self._begin()
+            # One that somebody has killed ends nothing any more; builds work without.
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._pipe, line.encode())
+
+    @staticmethod
+    def _begin() -> int:
+        read, write = os.pipe()
+        # In a session of its own, so that what ends this process's group leaves it alone.
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", WATCHER, str(STOP_GRACE_SECONDS)],
+            env={},
+            cwd="/",
+            stdin=read,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        os.close(read)
+
+        def end() -> None:
+            os.close(write)
+            process.wait()
+
+        atexit.register(end)
+        return write
+
+
+_watcher = _Watcher()
+
+
 @dataclass(frozen=True)
 class Finished:
     """A program that ended: its exit status and, where captured, what it wrote."""
@@ -92,6 +149,12 @@ class Finished:
     @property
     def ok(self) -> bool:
         return self.status == 0
+
+
+def shown(argv: Sequence[str]) -> str:
+    """Return a command line for people: on one line, without the end of a long one."""
+    text = " ".join(" ".join(argv).split())
+    return text if len(text) <= SHOWN_LETTERS else f"{text[: SHOWN_LETTERS - 4].rstrip()} ..."
 
 
 def find(program: str, env: Mapping[str, str] | None = None) -> Path | None:
@@ -163,7 +226,7 @@ class _Launch:
 
 def _finish(launch: _Launch, seconds: float | None) -> Finished:
     stopper = _stopper.get() or Stopper()
-    with _start(launch) as child, stopper.watching(child):
+    with _start(launch) as child, _watcher.watching(child), stopper.watching(child):
         try:
             out, err = child.communicate(timeout=seconds)
         except subprocess.TimeoutExpired as error:

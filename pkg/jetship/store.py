@@ -29,6 +29,9 @@ CHUNK_BYTES = 1 << 20
 FULL = (errno.ENOSPC, errno.EDQUOT)
 NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOENT)
 LEFT_BEHIND_SECONDS = 24 * 3600
+# Folders that are held as long as somebody works in them: in the cache, and in a folder of wheels.
+WORK_PREFIX = "work-"
+STAGING_PREFIX = ".staging-"
 CACHE_FIX = (
     "free some space, or set JETSHIP_CACHE to a folder on a larger disk "
     "(a debian-12 toolchain needs about 3 GB)"
@@ -103,14 +106,34 @@ def _reason(error: OSError, numbers: tuple[int, ...]) -> str | None:
 
 
 def sweep(folders: Iterable[Path]) -> None:
-    """Delete folders of work in progress that a killed process left behind a day ago or more."""
+    """Delete folders of work in progress that a killed process left behind."""
     for folder in folders:
-        if is_left_behind(folder):
-            shutil.rmtree(folder, ignore_errors=True)
+        with _left_behind(folder) as left:
+            if left:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def is_left_behind(folder: Path) -> bool:
-    """Return whether nobody has worked in a folder of work in progress for a day."""
+    """Return whether a folder of work in progress is one that `sweep` deletes."""
+    with _left_behind(folder) as left:
+        return left
+
+
+@contextlib.contextmanager
+def _left_behind(folder: Path) -> Iterator[bool]:
+    """Yield whether no living process holds a folder, or else whether it is a day old.
+
+    The second is for folders that nobody holds while they are worked in: those of a jetship that
+    is older than `usage.working`, and trees, whose makers hold the lock of their name.
+    """
+    if not folder.name.startswith((WORK_PREFIX, STAGING_PREFIX)):
+        yield _is_old(folder)
+        return
+    with usage.nobody_works_in(folder) as left:
+        yield _is_old(folder) if left is None else left
+
+
+def _is_old(folder: Path) -> bool:
     with contextlib.suppress(OSError):
         return time.time() - folder.stat().st_mtime > LEFT_BEHIND_SECONDS
     return False
@@ -209,14 +232,12 @@ class Store:
     def scratch(self) -> Iterator[Path]:
         """Yield an empty folder on the cache's disk; it is gone afterwards."""
         parent = self.root / "tmp"
-        with disk_errors(self.root):
-            parent.mkdir(parents=True, exist_ok=True)
-            sweep(parent.iterdir())
-            folder = Path(tempfile.mkdtemp(dir=parent))
-        try:
+        with contextlib.ExitStack() as stack:
+            with disk_errors(self.root):
+                parent.mkdir(parents=True, exist_ok=True)
+                sweep(parent.iterdir())
+                folder = stack.enter_context(usage.working(parent, WORK_PREFIX))
             yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def _tree_path(self, name: str, digest: str) -> Path:
         return self.root / "trees" / f"{name}-{digest[:16]}"

@@ -379,6 +379,14 @@ def test_smoke_returns_what_the_command_prints(engine, image, run_smoke):
     assert not any("emulation" in line for line in files), "the image itself knows no stand-ins"
 
 
+def test_a_smoke_program_of_many_lines_is_told_on_one(run_smoke, capsys):
+    program = "import json\n" + "# a note\n" * 40 + "print(json.dumps({'ok': True}))"
+    assert run_smoke("python3", "-c", program) == {"ok": True}
+    (line,) = [one for one in capsys.readouterr().err.splitlines() if "running" in one]
+    assert "running python3 -c import json # a note" in line
+    assert " ... in " in line
+
+
 def test_calling_cuda_names_the_function(engine, image, run_smoke):
     with pytest.raises(ImageError, match="ended with exit status 134") as caught:
         run_smoke("python3", "-m", "tinyops", "call")

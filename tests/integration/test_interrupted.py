@@ -58,10 +58,21 @@ def test_the_build_after_a_stopped_one_works(stuck, words, cache, dist):
     assert len(wheels_in(dist)) == 1
 
 
+def test_a_build_that_is_killed_leaves_no_compiler(stuck):
+    assert {"nvcc", "cc1plus"} <= set(stuck.programs())
+    assert stop(stuck, signal.SIGKILL).status == -signal.SIGKILL
+    wait_until(lambda: stuck.programs() == [], "the end of the compilers")
+
+
 def test_the_build_after_a_killed_one_works(stuck, words, cache, dist):
     assert stop(stuck, signal.SIGKILL).status == -signal.SIGKILL
     assert wheels_in(dist) == []
-    done = invoke(*words, JETSHIP_CACHE=str(cache)).good()
+    left = [*(cache / "tmp").iterdir(), *dist.glob(".staging-*")]
+    assert len(left) == 2
+    # As long as they end, they write into what they worked in.
+    wait_until(lambda: stuck.programs() == [], "the end of the compilers")
+    done = invoke(*words, "--rebuild", JETSHIP_CACHE=str(cache)).good()
+    assert [folder for folder in left if folder.exists()] == []
     assert [done.stdout.strip()] == [str(path) for path in wheels_in(dist)]
 
 

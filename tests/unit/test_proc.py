@@ -1,5 +1,6 @@
 import os
 import signal
+import subprocess  # noqa: TID251 - one that is killed in the middle
 import sys
 import threading
 import time
@@ -14,6 +15,22 @@ from jetship.errors import ToolMissingError
 FAMILY = """\
 import subprocess, sys
 subprocess.Popen([sys.executable, "-c", sys.argv[1], *sys.argv[2:]]).wait()
+"""
+# Runs two families in two threads, as several targets are built.
+TWO_THREADS = """\
+import sys, threading
+from pathlib import Path
+from jetship import proc
+family, child, kind, *folders = sys.argv[1:]
+if kind == "deaf":
+    proc.STOP_GRACE_SECONDS = 0.5
+def run(folder):
+    proc.run([sys.executable, "-c", family, child, kind, folder])
+threads = [threading.Thread(target=run, args=[folder]) for folder in folders]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
 """
 CHILD = """\
 import os, signal, sys, time
@@ -102,6 +119,16 @@ def test_the_command_line_is_shown_quoted_when_asked_for(monkeypatch, capfd):
     assert capfd.readouterr().err == f"+ {sys.executable} -c '' 'a b'\n"
 
 
+def test_a_command_line_for_people_is_one_line_without_a_long_end():
+    program = "import torch\n\nfor one in range(3):\n    print(one)\n"
+    shown = proc.shown(["python3", "-c", program])
+    assert shown == "python3 -c import torch for one in range(3): print(one)"
+    long = proc.shown(["python3", "-c", program * 10])
+    assert long.startswith("python3 -c import torch for one")
+    assert long.endswith(" ...")
+    assert len(long) <= proc.SHOWN_LETTERS
+
+
 def test_a_missing_program_is_a_missing_tool():
     with pytest.raises(ToolMissingError, match="`no-such-program` is not installed") as caught:
         proc.run(["no-such-program"])
@@ -169,6 +196,53 @@ def test_an_interruption_stops_the_program_with_all_that_it_started(tmp_path, mo
     assert eventually(lambda: gone(pid))
     assert not (tmp_path / "survived").exists()
     assert (tmp_path / "tidied").exists() == (kind == "tidy")
+
+
+@pytest.mark.parametrize("kind", ["obedient", "tidy", "deaf"])
+def test_what_a_killed_jetship_had_started_ends(tmp_path, kind):
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+    words = [sys.executable, "-c", TWO_THREADS, FAMILY, CHILD, kind, *map(str, folders)]
+    with subprocess.Popen(words) as killed:
+        assert eventually(lambda: all((folder / "ready").exists() for folder in folders))
+        killed.kill()
+    for folder in folders:
+        pid = int((folder / "pid").read_text())
+        assert eventually(lambda pid=pid: gone(pid))
+        assert not (folder / "survived").exists()
+        assert (folder / "tidied").exists() == (kind == "tidy")
+
+
+WATCHERS = """\
+import os, signal, sys
+from pathlib import Path
+from jetship import proc
+def watchers():
+    children = Path("/proc/self/task", str(os.getpid()), "children").read_text().split()
+    return [int(pid) for pid in children]
+proc.run(["true"])
+proc.run(["true"])
+(watcher,) = watchers()
+if sys.argv[1:]:
+    os.kill(watcher, signal.SIGKILL)
+    os.waitid(os.P_PID, watcher, os.WEXITED | os.WNOWAIT)
+    print(proc.run(["echo", "ran"]).stdout)
+else:
+    print(watcher)
+"""
+
+
+def test_one_process_watches_all_programs_and_ends_with_the_last():
+    done = python("-c", WATCHERS)
+    assert done.ok, done.stderr
+    assert gone(int(done.stdout))
+
+
+def test_programs_are_run_where_what_watches_them_was_killed():
+    done = python("-c", WATCHERS, "kill")
+    assert done.ok, done.stderr
+    assert done.stdout.strip() == "ran"
 
 
 def test_a_program_that_takes_too_long_is_stopped_with_all_that_it_started(tmp_path):

@@ -3,14 +3,17 @@ import hashlib
 import multiprocessing
 import os
 import shutil
+import subprocess  # noqa: TID251 - a process that is killed in the middle
+import sys
 import threading
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 from jetship import store as store_module
+from jetship import usage
 from jetship.errors import ConfigError, DownloadError
-from jetship.store import Store, default_root, sha256_of, write_atomically
+from jetship.store import Store, default_root, is_left_behind, sha256_of, write_atomically
 
 DIGEST = hashlib.sha256(b"data").hexdigest()
 
@@ -241,7 +244,7 @@ def test_a_damaged_file_is_no_longer_held(store, tmp_path):
     assert not path.exists()
 
 
-def test_what_a_killed_process_left_is_swept_a_day_later(store):
+def test_what_nobody_holds_while_he_works_in_it_is_swept_a_day_later(store):
     with store.scratch():
         pass
     old, young = store.root / "tmp/old", store.root / "tmp/young"
@@ -251,6 +254,45 @@ def test_what_a_killed_process_left_is_swept_a_day_later(store):
     with store.scratch():
         assert young.exists()
         assert not old.exists()
+
+
+# Works in two folders until it is killed.
+WORKER = """\
+import sys, time
+from pathlib import Path
+from jetship.store import Store
+with Store(Path(sys.argv[1])).scratch() as one, Store(Path(sys.argv[1])).scratch() as two:
+    print("works", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_what_a_killed_process_worked_in_is_swept_at_once_and_no_other(store):
+    words = [sys.executable, "-c", WORKER, str(store.root)]
+    with store.scratch() as mine, subprocess.Popen(words, stdout=subprocess.PIPE) as worker:
+        assert worker.stdout.readline() == b"works\n"
+        left = [folder for folder in (store.root / "tmp").iterdir() if folder != mine]
+        assert len(left) == 2
+        with store.scratch():
+            assert all(folder.is_dir() for folder in left)
+            assert not any(is_left_behind(folder) for folder in left)
+        worker.kill()
+        worker.wait()
+        assert all(is_left_behind(folder) for folder in left)
+        with store.scratch():
+            assert not any(folder.exists() for folder in left)
+            assert mine.is_dir()
+
+
+def test_where_folders_cannot_be_locked_their_age_counts(store, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr(usage.fcntl, "flock", refuse)
+    with store.scratch() as folder:
+        assert not is_left_behind(folder)
+        os.utime(folder, (0, 0))
+        assert is_left_behind(folder)
 
 
 def test_a_cache_that_cannot_be_locked_says_so(store, monkeypatch):

@@ -197,7 +197,7 @@ def _run_before(order: Order, cross: CrossEnvironment, sources: Path, log: Path)
     env = environment.compose(os.environ, cross, {})
     env["JETSHIP_SOURCES"] = str(sources.resolve())  # for the compilers of the toolchain
     for command in order.settings.before_build:
-        shown = " ".join(command)
+        shown = proc.shown(command)
         console.note(f"before_build: {shown}")
         try:
             seconds = order.settings.time_limit_minutes * 60

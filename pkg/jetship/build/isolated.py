@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import build
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
 from pyproject_hooks import BuildBackendWarning
 
 from jetship import proc
 from jetship.build.buildenv import build_env
 from jetship.build.causes import find_cause
 from jetship.build.environment import CrossEnvironment, compose
-from jetship.build.targetside import with_target_numpy
+from jetship.build.targetside import names, parsed, with_target_numpy
 from jetship.errors import BuildError, DownloadError, JetshipError
 from jetship.store import Store
 from jetship.targets.model import Platform, Torch
@@ -135,12 +133,8 @@ def _installable(requirements: Collection[str], torch: Torch) -> Iterator[str]:
         BuildError: the project builds with another torch than the target's.
     """
     for text in requirements:
-        try:
-            requirement = Requirement(text)
-        except InvalidRequirement:
-            yield text
-            continue
-        if canonicalize_name(requirement.name) != ANSWERED_BY_STANDIN:
+        requirement = parsed(text)
+        if requirement is None or not names(requirement, ANSWERED_BY_STANDIN):
             yield text
         elif not torch.satisfies(requirement):
             raise BuildError(

@@ -30,14 +30,18 @@ def with_target_numpy(
     Raises:
         DownloadError: there is no such wheel of what is required.
     """
-    wanted = [text for text in requirements if _is_numpy(text, platform)]
-    if not wanted:
+    specifiers = {
+        str(one.specifier)
+        for one in map(parsed, requirements)
+        if one is not None and names(one, "numpy") and _applies(one, platform)
+    }
+    if not specifiers:
         return cross
     source = WheelSource(
         machine=platform.machine,
         python=platform.python.version,
         abi=platform.python.abi,
-        requirements=(",".join(_bounds(wanted)),),
+        requirements=("numpy" + ",".join(sorted(specifiers - {""})),),
     )
 
     def make(root: Path) -> None:
@@ -52,16 +56,18 @@ def with_target_numpy(
     return replace(cross, variables={**cross.variables, **variables})
 
 
-def _is_numpy(text: str, platform: Platform) -> bool:
+def _applies(requirement: Requirement, platform: Platform) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate(platform.markers)
+
+
+def parsed(text: str) -> Requirement | None:
+    """Return a requirement, or None for what pip alone understands, or nobody."""
     try:
-        requirement = Requirement(text)
+        return Requirement(text)
     except InvalidRequirement:
-        return False
-    applies = requirement.marker is None or requirement.marker.evaluate(platform.markers)
-    return applies and canonicalize_name(requirement.name) == "numpy"
+        return None
 
 
-def _bounds(requirements: list[str]) -> list[str]:
-    """Return one requirement's words out of several for the same project."""
-    specifiers = sorted({str(Requirement(text).specifier) for text in requirements} - {""})
-    return ["numpy" + (specifiers[0] if specifiers else ""), *specifiers[1:]]
+def names(requirement: Requirement, project: str) -> bool:
+    """Return whether it is a requirement of this project, however it writes the name."""
+    return canonicalize_name(requirement.name) == project

@@ -16,7 +16,7 @@ import requests
 from docker.models.containers import Container
 from docker.types import LogConfig
 
-from jetship import console
+from jetship import console, proc
 from jetship.engine import EMULATION_FIX, OCI_NAMES, engine_errors
 from jetship.errors import ImageError, ToolMissingError
 from jetship.image.runline import EMULATION_FOLDER
@@ -60,7 +60,7 @@ def smoke(
         ToolMissingError: the engine cannot run programs of the target's machine.
     """
     stubs = emulation_stubs(dict(libraries(wheel)), toolchain, store)
-    console.step(f"running {' '.join(command)} in {image}")
+    console.step(f"running {proc.shown(command)} in {image}")
     for init in (True, False):
         with _container(client, image, command, target, stubs, init=init) as container:
             run = _Run(container, limit_seconds)
@@ -209,7 +209,7 @@ def _refuse_foreign(text: str, machine: str) -> None:
 
 
 def _answer(status: int, run: _Run, command: Sequence[str]) -> dict[str, Any]:
-    said = " ".join(command)
+    said = proc.shown(command)
     if run.expired:
         raise ImageError(
             f"the smoke command `{said}` did not end within {run.limit_seconds:.0f} seconds",

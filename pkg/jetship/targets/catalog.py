@@ -91,8 +91,8 @@ class Catalog:
         folder = folder or data_dir("toolchains")
         shipped = read_parts(folder)
         shelf = Shelf(dict(shipped))
-        users = usersfile.read(extra, shelf) if extra else UsersFile()
         files = sorted((folder / "platforms").glob("*.yaml"))
+        users = usersfile.read(extra, shelf, files) if extra else UsersFile()
         platforms = _by_name(yamlfile.load(file, Platform, shelf) for file in files)
         shipped_boards = yamlfile.load(folder / "boards.yaml", _Boards).boards
         boards = _by_name(shipped_boards)

@@ -1,7 +1,7 @@
 """The user's own file of boards, platforms and parts, and whether all of them fit together."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +21,7 @@ from jetship.targets.arch import Arch
 from jetship.targets.contradictions import contradictions
 from jetship.targets.model import Board, Platform
 from jetship.targets.parts import NamedPart, Part, Shelf
-from jetship.yamlfile import Strict
+from jetship.yamlfile import FileError, Strict
 
 Location = tuple[int | str, ...]
 # It names a lock file and a folder of the cache.
@@ -51,14 +51,48 @@ class UsersFile(Strict):
         return parts
 
 
-def read(path: Path, shelf: Shelf) -> UsersFile:
+def read(path: Path, shelf: Shelf, shipped: Iterable[Path]) -> UsersFile:
     """Read the user's file, and put its parts on the shelf.
+
+    Args:
+        path: the file.
+        shelf: the shipped parts, which its platforms may name.
+        shipped: the files of the shipped platforms, which its boards may name.
 
     Raises:
         ConfigError: it is missing or wrong; every problem is listed with its place.
     """
     shelf.file = path
-    return yamlfile.load(path, UsersFile, shelf)
+    try:
+        return yamlfile.load(path, UsersFile, shelf)
+    except FileError as error:
+        # `Fitting` never sees a file that is wrong in itself.
+        raise FileError(path, [*error.problems, *_unknown_platforms(path, shipped)]) from error
+
+
+def _unknown_platforms(path: Path, shipped: Iterable[Path]) -> Iterator[str]:
+    """Say which platforms of its boards a file that is wrong in other ways names for nothing."""
+    names = [str(yamlfile.top_level(file, "name")) for file in shipped]
+    own = _rows(yamlfile.top_level(path, "platforms"))
+    known = dict.fromkeys([*names, *(str(row.get("name")) for _, row in own)])
+    for number, board in _rows(yamlfile.top_level(path, "boards")):
+        listed = board.get("platforms")
+        for at, name in enumerate(listed if isinstance(listed, list) else ()):
+            if isinstance(name, str) and name not in known:
+                place = yamlfile.place(path, ("boards", number, "platforms", at))
+                yield f"{place}: {_not_known(name, known)}"
+
+
+def _rows(value: object) -> list[tuple[int, dict[str, object]]]:
+    """Return the entries of a list that are mappings, each with its number."""
+    rows = value if isinstance(value, list) else []
+    return [(number, row) for number, row in enumerate(rows) if isinstance(row, dict)]
+
+
+def _not_known(name: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"platform {name!r} is not known; {hint}known: {', '.join(known)}"
 
 
 @dataclass(frozen=True)
@@ -122,10 +156,7 @@ class Fitting:
             platform = self.platforms.get(name)
             location: Location = ("boards", number, "platforms", at)
             if platform is None:
-                close = difflib.get_close_matches(name, self.platforms, n=1)
-                hint = f"did you mean {close[0]!r}? " if close else ""
-                known = ", ".join(self.platforms)
-                yield file, location, f"platform {name!r} is not known; {hint}known: {known}"
+                yield file, location, _not_known(name, self.platforms)
             elif board.cpu not in (None, platform.machine):
                 message = f"{name} is for {platform.machine}, and {board.title} is {board.cpu}"
                 yield file, location, message

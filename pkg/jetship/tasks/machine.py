@@ -67,7 +67,7 @@ def _platform_row(catalog: Catalog, platform: Platform, store: Store) -> dict[st
         "advice": dict(platform.toolchain.advice),
         "own_parts_needed": platform.toolchain.lacking,
         "parts_ready": not platform.toolchain.lacking
-        and all(has_part(part, store) for part in platform.toolchain.all),
+        and all(fits(part) and has_part(part, store) for part in platform.toolchain.all),
         "facts": {
             name: {"source": one.source, "verified": one.verified}
             for name, one in platform.facts.items()

@@ -14,7 +14,7 @@ from jetship.targets.model import Platform, Target
 from jetship.targets.parts import NamedPart
 from jetship.toolchain import layout, own, wrappers
 from jetship.toolchain.imagetree import export_image
-from jetship.toolchain.lock import require_fitting
+from jetship.toolchain.lock import fits, require_fitting
 from jetship.toolchain.model import Toolchain
 from jetship.toolchain.own import NOTHING_OWN, Given, OwnParts
 from jetship.toolchain.sources import has_part, make_part
@@ -186,9 +186,10 @@ def prepare(
 
 
 def is_prepared(target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN) -> bool:
-    """Return whether everything that `prepare` would download is there."""
+    """Return whether everything that `prepare` would download is there, and may be used."""
     try:
-        return all(has_part(part, store) for part in plan(target, own_parts).parts)
+        parts = plan(target, own_parts).parts
+        return all(fits(part) and has_part(part, store) for part in parts)
     except ToolMissingError:
         return False
 

@@ -4,6 +4,7 @@ import os
 import sys
 from pathlib import Path
 
+import ninja
 import pytest
 from jetship import proc
 from jetship.build.environment import STANDIN
@@ -21,7 +22,7 @@ def note(word):
 if "-c" not in sys.argv:  # a link
     note("link")
 else:
-    source = next(word for word in sys.argv if word.endswith(".c"))
+    source = Path(next(word for word in sys.argv if word.endswith(".c"))).name
     note("begin " + source)
     begun = lambda: Path("events").read_text().count("begin")
     for _ in range(600):
@@ -32,10 +33,14 @@ else:
     note("end " + source)
     if "bad" in source:
         sys.exit(source + ":1:1: error: it is bad")
-Path(sys.argv[sys.argv.index("-o") + 1]).touch()
+made = Path(sys.argv[sys.argv.index("-o") + 1])
+if "-c" in sys.argv:
+    made.write_text(source + " " + " ".join(w for w in sys.argv if w.startswith("-DNAME")))
+else:
+    made.write_text(", ".join(Path(w).read_text() for w in sys.argv if w.endswith(".o")))
 """
 SETUP = """\
-import os, sys, time
+import os, subprocess, sys
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 import _jetship_parallel
@@ -49,18 +54,19 @@ class WithNinja(TorchsBuildExtension):
     use_ninja = True
 
     def build_extensions(self):
-        # As torch's class: a file in the folder of all extensions, which a program then reads.
+        # As torch's class: a plan in the folder of the objects, and as many jobs as MAX_JOBS says.
         def by_plan(sources, output_dir=None, **words):
             os.makedirs(output_dir, exist_ok=True)
-            plan = os.path.join(output_dir, "build.ninja")
-            with open(plan, "w") as stream:
-                stream.write(" ".join(sources))
-            time.sleep(0.3)
-            with open(plan) as stream:
-                assert stream.read() == " ".join(sources), "another extension wrote build.ninja"
-            objects = self.compiler.object_filenames(sources, output_dir=output_dir)
-            for source, made in zip(sources, objects):
-                self.spawn([*self.compiler.compiler, "-c", source, "-o", made])
+            output_dir = os.path.abspath(output_dir)
+            _, objects, _, options, _ = self.compiler._setup_compile(
+                output_dir, words["macros"], words["include_dirs"], sources, None, None)
+            with open(os.path.join(output_dir, "build.ninja"), "w") as stream:
+                stream.write("rule cc\\n  command = cd %%s && %%s %%s -c $in -o $out\\n" %% (
+                    os.getcwd(), self.compiler.compiler[0], " ".join(options)))
+                for source, made in zip(sources, objects):
+                    stream.write("build %%s: cc %%s\\n" %% (made, os.path.abspath(source)))
+            command = ["ninja", "-C", output_dir, "-j", os.environ["MAX_JOBS"]]
+            subprocess.run(command, check=True)
             return objects
         self.compiler.compile = by_plan
         super().build_extensions()
@@ -72,10 +78,14 @@ class Own(TorchsBuildExtension):
 setup(
     name="ops",
     version="1",
-    ext_modules=[Extension(name, files.split(",")) for name, files in
-                 (word.split("=") for word in %r)],
+    ext_modules=[
+        Extension(
+            name, files.split(","), define_macros=[("NAME", name)], optional="optional" in name
+        )
+        for name, files in (word.split("=") for word in %r)
+    ],
     cmdclass={"build_ext": %s},
-    script_args=["build_ext", "--inplace"],
+    script_args=["build_ext", "--inplace", *%r],
 )
 """
 
@@ -87,13 +97,16 @@ def build(tmp_path):
     compiler.write_text(f"#!{sys.executable}\n{COMPILER}")
     compiler.chmod(0o755)
 
-    def build(*extensions: str, jobs: int, wait_for: int = 0, command="TorchsBuildExtension"):
+    def build(
+        *extensions: str, jobs: int, wait_for: int = 0, command="TorchsBuildExtension", words=()
+    ):
         for extension in extensions:
             for name in extension.partition("=")[2].split(","):
                 (tmp_path / name).touch()
-        (tmp_path / "setup.py").write_text(SETUP % (list(extensions), command))
+        (tmp_path / "setup.py").write_text(SETUP % (list(extensions), command, words))
         env = {
-            "PATH": os.defpath, "MAX_JOBS": str(jobs), "WAIT_FOR": str(wait_for),
+            "PATH": f"{ninja.BIN_DIR}:{os.defpath}",
+            "MAX_JOBS": str(jobs), "WAIT_FOR": str(wait_for),
             "PYTHONPATH": str(STANDIN), "CC": str(compiler), "LDSHARED": str(compiler),
         }  # fmt: skip
         done = proc.run([sys.executable, "setup.py"], cwd=tmp_path, env=env, seconds=120)
@@ -165,8 +178,56 @@ def test_a_project_that_builds_extensions_its_own_way_gets_them_one_by_one(build
     assert built(tmp_path) == ["one", "two"]
 
 
-def test_extensions_with_ninja_do_not_write_over_each_others_plan(build, tmp_path):
-    done, events = build("one=a.c,b.c", "two=c.c,d.c", jobs=4, command="WithNinja")
+def test_extensions_of_one_file_are_compiled_at_once_with_ninja(build, tmp_path):
+    names = [f"ext{number}" for number in range(6)]
+    done, events = build(
+        *(f"{name}={name}.c" for name in names), jobs=3, wait_for=3, command="WithNinja"
+    )
     assert done.ok, done.stderr
-    assert events.index("link") < events.index("begin c.c")
-    assert built(tmp_path) == ["one", "two"]
+    assert most_at_once(events) == 3
+    assert events.count("link") == 6
+    assert built(tmp_path) == names
+
+
+def test_ninjas_together_run_no_more_compilers_than_asked_for(build, tmp_path):
+    done, events = build(
+        "one=a.c,b.c,c.c,d.c", "two=e.c,f.c", "three=g.c", "four=h.c,i.c,j.c", "five=k.c",
+        jobs=3, command="WithNinja",
+    )  # fmt: skip
+    assert done.ok, done.stderr
+    assert most_at_once(events) <= 3
+    assert len([event for event in events if event.startswith("begin")]) == 11
+    assert built(tmp_path) == ["five", "four", "one", "three", "two"]
+
+
+@pytest.mark.parametrize("command", ["TorchsBuildExtension", "WithNinja"])
+def test_extensions_that_share_a_source_have_an_object_each(build, tmp_path, command):
+    done, _ = build("one=a.c,same.c", "two=b.c,same.c", jobs=4, command=command)
+    assert done.ok, done.stderr
+    (one,), (two,) = tmp_path.glob("one*.so"), tmp_path.glob("two*.so")
+    assert one.read_text() == "a.c -DNAME=one, same.c -DNAME=one"
+    assert two.read_text() == "b.c -DNAME=two, same.c -DNAME=two"
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("command", ["TorchsBuildExtension", "WithNinja", "Own"])
+def test_threads_that_a_project_asks_for_keep_to_the_jobs(build, tmp_path, command, jobs):
+    extensions = [f"ext{number}={number}.c" for number in range(4)]
+    words = ["--parallel", "4"]
+    done, events = build(*extensions, jobs=jobs, command=command, words=words)
+    assert done.ok, done.stderr
+    assert most_at_once(events) <= jobs
+    assert len(built(tmp_path)) == 4
+
+
+def test_an_optional_extension_may_fail(build, tmp_path):
+    done, _ = build("one=a.c", "optional=bad.c", jobs=2, words=[])
+    assert done.ok, done.stderr
+    assert built(tmp_path) == ["one"]
+
+
+def test_sources_beside_the_project_are_built_one_by_one(build, tmp_path):
+    outside = f"../{tmp_path.name}/a.c"
+    done, events = build(f"one={outside}", "two=b.c", jobs=2, command="WithNinja")
+    assert done.ok, done.stderr
+    assert events.index("link") < events.index("begin b.c")

@@ -230,6 +230,26 @@ def test_all_that_does_not_fit_is_told_at_once(load):
         load(text)
 
 
+def test_unknown_platforms_of_boards_are_told_beside_wrong_keys(load):
+    text = ALL.replace("title: My userland", "titel: My userland")
+    text = text.replace("[mine-1.0]", "[mine-1.0, jetpack-5.1, jetpak-6.2]")
+    with pytest.raises(ConfigError) as caught:
+        load(text)
+    lines = str(caught.value).splitlines()
+    assert lines[0].endswith("my-boards.yaml has 3 problems")
+    assert "'platforms.0.title' is missing" in lines[1] + lines[2]
+    assert "18:99: platform 'jetpak-6.2' is not known; did you mean 'jetpack-6.2'?" in lines[3]
+
+
+@pytest.mark.parametrize(
+    "boards",
+    ["boards: 1", "boards: [1]", "boards: [{platforms: x}]", "boards: [{platforms: [1, []]}]"],
+)
+def test_boards_that_are_no_boards_are_told_as_such(load, boards):
+    with pytest.raises(ConfigError, match=r"my-boards\.yaml"):
+        load(f"{PART}{boards}\n")
+
+
 @pytest.mark.parametrize("section", [PLATFORM, BOARD], ids=["platforms", "boards"])
 def test_a_name_that_is_given_twice_is_refused(load, section):
     rows = section.partition("\n")[2]

@@ -422,6 +422,32 @@ def test_pins_renews_the_parts_whose_lock_file_does_not_fit(call, project, monke
     assert "+    install: [libc6-dev, zlib1g-dev]" in out
 
 
+def test_a_part_whose_lock_file_does_not_fit_is_not_ready(call, project, monkeypatch):
+    item = Locked(name="torch", version="2.7.1", file="t.whl", sha256="0" * 64, size=7)
+    lock = Lock(sources={"wheels/aarch64": (item,)})
+    monkeypatch.setattr(machine, "lock_part", lambda _named, _store: lock)
+    monkeypatch.setattr(machine, "has_part", lambda _named, _store: True)
+    part = """\
+parts:
+  torch-2.7.1-cp311:
+    kind: torch
+    title: mine
+    wheels: [{machine: aarch64, requirements: [%s]}]
+"""
+    words = ("--targets-file", "boards.yaml")
+
+    def ready() -> bool:
+        rows = json.loads(call("targets", "--json", *words)[1])["platforms"]
+        return next(row["parts_ready"] for row in rows if row["platform"] == "debian-12")
+
+    (project / "boards.yaml").write_text(part % "torch==2.7.1")
+    assert not ready()
+    assert call("pins", *words)[0] == 0
+    assert ready()
+    (project / "boards.yaml").write_text(part % "torch==2.7.1, typing-extensions==4.0.0")
+    assert not ready()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

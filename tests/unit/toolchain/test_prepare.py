@@ -340,6 +340,12 @@ def test_a_compiler_that_is_not_what_the_part_says_is_refused(  # noqa: PLR0917
     assert "x86-64 machine" in caught.value.fix
 
 
+def test_a_part_whose_lock_file_does_not_fit_is_not_prepared(store, tx2, outside, monkeypatch):
+    prepare(tx2, store)
+    monkeypatch.setattr(module, "fits", lambda named: named.part.kind != "torch")
+    assert not is_prepared(tx2, store)
+
+
 def test_a_platform_whose_parts_are_not_all_to_be_had_is_not_prepared(store, catalog):
     assert not is_prepared(target(catalog, "6.2", "jetpack-4.6"), store)
 

@@ -1,9 +1,10 @@
-"""Compiles several files at once where a project does without ninja.
+"""Compiles several files and extensions at once, and never more than MAX_JOBS says.
 
-torch's BuildExtension without ninja, and setuptools itself, compile one file after the other, and
-one extension after the other. Each gets a process of its own here. A fork and no thread: torch
-changes the shared compiler object around each file that nvcc is to compile. At no time do more
-compilers run than MAX_JOBS says.
+torch's BuildExtension without ninja, and setuptools itself, compile one file after the other; with
+ninja, one extension after the other, so that a project of many extensions of one file never has two
+compilers. Each file and each extension gets a process of its own here. A fork and no thread: torch
+changes the shared compiler object around each file that nvcc is to compile, and writes ninja's plan
+into a folder that it takes from the shared command.
 """
 
 import functools
@@ -12,39 +13,27 @@ import sys
 import traceback
 
 
-class Tokens:
-    """As many tokens as compilers may run at once, in a pipe that all processes share."""
-
-    def __init__(self, count):
-        self._out, self._in = os.pipe()
-        os.write(self._in, b"." * count)
-
-    def __enter__(self):
-        os.read(self._out, 1)
-
-    def __exit__(self, *_):
-        self.give_back()
-
-    def give_back(self):
-        os.write(self._in, b".")
-
-
 def adapt(build_extension):
     """Let setuptools build in parallel; `build_extension` is torch's own class.
 
+    An extension begins when as many jobs are free as it has files; these are the MAX_JOBS of its
+    own ninja, so that all of them together run no more than one alone would.
+
     A class that builds an extension in its own way (by CMake, say) may count on the order, so its
-    extensions are built one by one; so are those of ninja, which is parallel by itself.
+    extensions are built one by one.
     """
-    jobs = int(os.environ.get("MAX_JOBS") or 1)
-    if jobs < 2:
-        return
     from distutils.ccompiler import CCompiler
     from distutils.command.build_ext import build_ext
     from distutils.errors import CompileError, LinkError
 
     from setuptools.command.build_ext import build_ext as setuptools_build_ext
 
-    tokens = Tokens(jobs)
+    jobs = int(os.environ.get("MAX_JOBS") or 1)
+    one_by_one = build_ext._build_extensions_serial
+    # What a project has for `parallel` are threads that know of no MAX_JOBS.
+    build_ext._build_extensions_parallel = one_by_one
+    if jobs < 2:
+        return
     usual = {one.build_extension for one in (build_ext, setuptools_build_ext)}
     usual.add(build_extension.build_extension)
 
@@ -54,61 +43,77 @@ def adapt(build_extension):
             output_dir, macros, include_dirs, sources, depends, extra_postargs
         )
         cc_args = self._get_cc_args(pp_opts, debug, extra_preargs)
-        failed = in_children(
-            [
-                functools.partial(
-                    one_file, tokens, self, name, *build[name], cc_args, extra_postargs, pp_opts
-                )
-                for name in objects
-                if name in build
-            ]
-        )
+        works = [
+            functools.partial(self._compile, name, *build[name], cc_args, extra_postargs, pp_opts)
+            for name in objects
+            if name in build
+        ]
+        failed = in_children([(1, work) for work in works], jobs)
         if failed:
             raise CompileError("%d of %d files did not compile" % (failed, len(build)))
         return objects
 
-    one_by_one = build_ext._build_extensions_serial
+    def one_extension(self, extension, share):
+        """Build an extension; in a process of its own, whose jobs are a share of all."""
+        nonlocal jobs
+        jobs = share
+        os.environ["MAX_JOBS"] = str(share)
+        # Objects of one source for two extensions, and ninja's plan, are not the same file then.
+        self.build_temp = os.path.join(self.build_temp, extension.name)
+        with self._filter_build_errors(extension):
+            self.build_extension(extension)
 
     def extensions_at_once(self):
         own = type(self).build_extension not in usual
-        # ninja runs as many compilers as it may for one extension, and knows of no other ninja.
-        if own or getattr(self, "use_ninja", False) or len(self.extensions) < 2:
+        linked = getattr(self, "shlibs", ())  # setuptools' Library, for other extensions to link
+        few = len(self.extensions) < 2
+        if few or own or linked or not all(map(may_be_apart, self.extensions)):
             return one_by_one(self)
-        failed = in_children([functools.partial(self.build_extension, e) for e in self.extensions])
+        works = []
+        for extension in self.extensions:
+            share = min(jobs, max(1, len(extension.sources)))
+            works.append((share, functools.partial(one_extension, self, extension, share)))
+        failed = in_children(works, jobs)
         if failed:
             raise LinkError("%d of %d extensions were not built" % (failed, len(self.extensions)))
 
     CCompiler.compile = compile
     build_ext._build_extensions_serial = extensions_at_once
+    build_ext._build_extensions_parallel = extensions_at_once
 
 
-def one_file(tokens, compiler, *arguments):
-    with tokens:
-        compiler._compile(*arguments)
+def may_be_apart(extension):
+    """Tell whether an extension's objects lie in its own folder: `../x.c` leads out of any."""
+    return not any(os.path.normpath(source).startswith("..") for source in extension.sources)
 
 
-def in_children(works, when_killed=lambda: None):
-    """Do each work in a child process, all at once; return how many failed.
+def in_children(works, jobs):
+    """Do each work in a child process as soon as its share of the jobs is free.
 
-    A child that is killed cannot give back what it holds, so `when_killed` does.
+    `works` are pairs of a share, at most `jobs`, and what to call. Returns how many failed.
     """
     if len(works) < 2:
-        for work in works:
+        for _, work in works:
             work()
         return 0
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    children = [_child(work) for work in works]
-    failed = 0
-    for child in children:
-        status = os.waitpid(child, 0)[1]
-        failed += status != 0
-        if os.WIFSIGNALED(status):
-            when_killed()
+    waiting, running, failed = list(works), {}, 0
+    while waiting or running:
+        free = jobs - sum(running.values())
+        fitting = next((pair for pair in waiting if pair[0] <= free), None)
+        if fitting is not None:
+            waiting.remove(fitting)
+            share, work = fitting
+            running[_child(work)] = share
+            continue
+        pid, status = os.wait()
+        if running.pop(pid, None) is not None:
+            failed += status != 0
     return failed
 
 
 def _child(work):
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
     pid = os.fork()
     if pid:
         return pid

@@ -1,0 +1,1 @@
+extern "C" long answer() { return 0x5eed00 + ANSWER; }
