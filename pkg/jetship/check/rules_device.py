@@ -269,7 +269,7 @@ def _why_not_ptx(images: Sequence[DeviceImage], gpu: Arch, facts: Facts) -> str:
     others = [image for image in images if image.kind == "ptx"]
     if not others:
         return ""
-    return f" (its PTX {_listed(dict.fromkeys(others))} is for other GPUs)"
+    return f" (its PTX {_listed(_evidence(others))} is for other GPUs)"
 
 
 def _lacks_what_was_asked_for(images: list[DeviceImage], code: DeviceCode) -> str:

@@ -141,6 +141,10 @@ def test_which_ptx_the_driver_compiles(find, code, outcome, words):
     assert words in finding.reason
 
 
+def test_ptx_that_many_files_have_is_named_once(find):
+    assert "(its PTX compute_90 is for other GPUs)" in find(*[container(ptx(90))] * 3).reason
+
+
 def test_ptx_for_one_file_of_two(find):
     finding = find(container(sass(87)), container(sass(72), ptx(72)))
     assert kind(finding) == "noted"
