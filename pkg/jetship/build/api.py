@@ -16,7 +16,7 @@ from jetship.build.isolated import Limits, Seen
 from jetship.build.project import Project
 from jetship.build.torchfacts import release_of
 from jetship.build.wheelfile import Wheel
-from jetship.errors import BuildError
+from jetship.errors import BuildError, ToolMissingError
 from jetship.store import Store, disk_errors, sha256_of, write_atomically
 from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.model import Target
@@ -207,6 +207,11 @@ def _run_before(order: Order, cross: CrossEnvironment, sources: Path, log: Path)
                 f"`{shown}` of before_build did not end within "
                 f"{order.settings.time_limit_minutes:g} minutes",
                 fix=f"see its output in {log}",
+            ) from error
+        except ToolMissingError as error:
+            raise BuildError(
+                f"`{shown}` of before_build cannot be run: there is no {command[0]}",
+                fix="correct before_build in deploy.yaml, or install that program",
             ) from error
         if not done.ok:
             failed = isolated.build_failed(

@@ -288,9 +288,12 @@ def _variables(toolchain: Toolchain, target: Target, folder: Path, facts: Path) 
         "PYTHONPATH": os.pathsep.join([str(STANDIN), str(folder)]),
         "LC_ALL": "C.UTF-8",
         "PYTHONNOUSERSITE": "1",
+        "GIT_OPTIONAL_LOCKS": "0",  # the copy's .git leads to the project's, which nobody writes to
         "PYTHONDONTWRITEBYTECODE": "1",
         "_PYTHON_SYSCONFIGDATA_NAME": SYSCONFIG_MODULE,
         "_PYTHON_HOST_PLATFORM": f"linux-{toolchain.platform.machine}",
+        "JETSHIP_MACHINE": toolchain.platform.machine,
+        "JETSHIP_PYTHON_INCLUDE": str(toolchain.python_include),
         "JETSHIP_STANDIN_FACTS": str(facts),
         "JETSHIP_TARGET": target.id,
         **_cuda_variables(target, folder),

@@ -1,11 +1,13 @@
 """What a build is made from, as one digest: the same digest, the same wheel."""
 
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from jetship import proc
 from jetship.build.buildenv import users_constraints
 from jetship.build.project import Project
 from jetship.store import sha256_of
@@ -31,12 +33,13 @@ def fingerprint(
 
     That is every file of the project, the target, the toolchain (whose name is a digest of its
     parts), the settings of deploy.yaml, jetship's own build stage, the constraints of the
-    user's pip, and those variables of the environment whose names the project mentions.
+    user's pip, the commit and tag that git would make a version of, and those variables of the
+    environment whose names the project mentions.
     """
     digest = hashlib.sha256()
     words = (target.id, toolchain.root.name, settings.model_dump_json(), sys.version)
     named = (*_variables(project, environ), *users_constraints())
-    for line in (*words, *_own_code(), *_files(project), *named):
+    for line in (*words, *_own_code(), *_files(project), *_commit(project), *named):
         digest.update(f"{line}\n".encode())
     return digest.hexdigest()
 
@@ -56,6 +59,17 @@ def _files(project: Project) -> Iterator[str]:
                 for file in sorted(path.resolve().rglob("*")):
                     yield from _file(file, f"{name}/{file.relative_to(path.resolve())}")
         yield from _file(path, str(name))
+
+
+def _commit(project: Project) -> Iterator[str]:
+    history = project.folder / ".git"
+    if history.is_dir() and proc.find("git"):
+        where = ("--git-dir", history, "--work-tree", project.folder)
+        words = ("describe", "--always", "--tags", "--long", "--dirty")
+        environ = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
+        done = proc.run(["git", *where, *words], env=environ)
+        if done.ok:
+            yield done.stdout
 
 
 def _file(path: Path, name: str) -> Iterator[str]:

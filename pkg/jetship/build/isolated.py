@@ -193,7 +193,9 @@ def build_failed(seen: Seen) -> BuildError | DownloadError:
     cause = find_cause(text, seen.jobs)
     return BuildError(
         cause.what if cause else "the project did not build",
-        why="its own words:\n" + "\n".join(f"    {line}" for line in complaints(lines)),
+        why="its own words:\n" + "\n".join(f"    {line}" for line in complaints(lines))
+        if text.strip()
+        else "it ended without a word: a signal, or an exit of its own",
         fix=f"{cause.fix if cause else 'mend the project'}; the whole log is {log}",
     )
 

@@ -157,7 +157,7 @@ def _open_sdist(path: Path, store: Store) -> Project:
             fix="unpack it, and name the folder of the project in it",
         )
     console.note(f"{path.name}, sha256 {digest}")
-    return open_project(inside[0], title=title)
+    return open_project(inside[0], title=title, released=True)
 
 
 def _title(path: Path) -> str:

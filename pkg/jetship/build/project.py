@@ -17,7 +17,7 @@ ONLY_SETUPTOOLS = (
     "which other backends do not use"
 )
 
-# Never copied into a build: history, caches, and at the top of a project the results of other
+# Never copied out of somebody's folder: history, caches, and at its top the results of other
 # builds (a stale object for another arch looks up to date to setuptools) and environments.
 NOT_SOURCES = (".git", ".hg", "*.egg-info", "__pycache__", ".mypy_cache", ".pytest_cache",
                ".ruff_cache", ".hypothesis")  # fmt: skip
@@ -30,15 +30,23 @@ class Project:
 
     `title` is what logs and people call it. `import_guard` is the package that asked for the
     import guard, with `[tool.jetship] import-guard = "package"` in its pyproject.toml; None where
-    it did not.
+    it did not. `released` says that the folder is an unpacked sdist, all of which is source.
     """
 
     folder: Path
     title: str
     import_guard: str | None = None
+    released: bool = False
 
     def copy_sources(self, destination: Path) -> None:
-        """Copy what a build needs; the project's own folder is never written to."""
+        """Copy what a build needs; the project's own folder is never written to.
+
+        Instead of the history the copy gets a .git file that leads to it, so that versions and
+        lists of files that come from git are right.
+
+        Raises:
+            ConfigError: there is something in the folder that cannot be copied.
+        """
 
         def ignored(folder: str, names: list[str]) -> set[str]:
             return self._ignored(folder, names) | {
@@ -47,9 +55,18 @@ class Project:
                 if destination.resolve().is_relative_to(Path(folder).resolve() / name)
             }
 
-        shutil.copytree(self.folder, destination, symlinks=True, ignore=ignored)
+        try:
+            shutil.copytree(self.folder, destination, symlinks=True, ignore=ignored)
+        except shutil.Error as error:
+            raise ConfigError(
+                f"not all of {self.folder} can be copied",
+                why="; ".join(str(why) for _, _, why in error.args[0][:3]),
+                fix="a project is files, folders and links: take out what is something else",
+            ) from error
         _make_writable(destination)
         _keep_links_out(self.folder, destination)
+        if (self.folder / ".git").is_dir() and not self.released:
+            (destination / ".git").write_text(f"gitdir: {self.folder.resolve() / '.git'}\n")
 
     def files(self) -> Iterator[Path]:
         """Yield every file that a build gets to see, and every link to a folder."""
@@ -60,6 +77,8 @@ class Project:
                 yield Path(folder, name)
 
     def _ignored(self, folder: str, names: list[str]) -> set[str]:
+        if self.released:
+            return set()
         at_top = NOT_SOURCES_AT_TOP if Path(folder) == self.folder else ()
         return {
             name
@@ -85,12 +104,13 @@ def _keep_links_out(folder: Path, copy: Path) -> None:
             link.symlink_to(meant)
 
 
-def open_project(folder: Path, *, title: str = "") -> Project:
+def open_project(folder: Path, *, title: str = "", released: bool = False) -> Project:
     """Read a project's pyproject.toml, where there is one.
 
     Args:
         folder: the project.
         title: what to call it (default: the folder's name).
+        released: whether the folder is an unpacked sdist.
 
     Raises:
         ConfigError: there is no such folder, nothing in it to build, a damaged
@@ -108,7 +128,7 @@ def open_project(folder: Path, *, title: str = "") -> Project:
         )
     title = title or folder.resolve().name
     if not pyproject.is_file():
-        return Project(folder, title)
+        return Project(folder, title, released=released)
     try:
         table = tomllib.loads(pyproject.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -116,7 +136,7 @@ def open_project(folder: Path, *, title: str = "") -> Project:
             f"{pyproject} is not valid TOML", why=str(error), fix="mend it there"
         ) from error
     _require_setuptools(pyproject, table)
-    return Project(folder, title, _import_guard(pyproject, table))
+    return Project(folder, title, _import_guard(pyproject, table), released)
 
 
 def _require_setuptools(pyproject: Path, table: dict[str, object]) -> None:

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 from jetship.build.project import Project, open_project
 from jetship.errors import ConfigError
@@ -77,7 +79,10 @@ def test_results_of_other_builds_are_not_copied(tmp_path, write):
         ".venv/bin/python": "", "venv/bin/python": "", ".tox/log": "",
     })  # fmt: skip
     Project(project, "ops").copy_sources(tmp_path / "copy")
-    assert files_below(tmp_path / "copy") == {"setup.py", "src/ops/__init__.py", "csrc/op.cu"}
+    sources = {"setup.py", "src/ops/__init__.py", "csrc/op.cu"}
+    assert files_below(tmp_path / "copy") - {".git"} == sources
+    history = project.resolve() / ".git"
+    assert (tmp_path / "copy/.git").read_text() == f"gitdir: {history}\n"
 
 
 def test_a_package_that_is_called_build_or_dist_is_source(tmp_path, write):
@@ -132,3 +137,10 @@ def test_the_project_itself_is_not_written_to(tmp_path, write):
     (tmp_path / "copy/setup.py").write_text("new")
     assert (project / "setup.py").read_text() == "old"
     assert files_below(project) == before
+
+
+def test_what_cannot_be_copied_is_named(tmp_path):
+    (tmp_path / "setup.py").write_text("")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="pipe` is a named pipe"):
+        open_project(tmp_path).copy_sources(tmp_path.with_name("copy"))
