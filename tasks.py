@@ -12,6 +12,7 @@ from jetship.tasks.main import namespace
 ROOT = Path(__file__).resolve().parent
 TEST_PACKAGES = {
     # program that shows the package is there -> package
+    "git": "git",
     "gcc": "gcc",
     "g++": "g++",
     "dockerd": "docker.io",

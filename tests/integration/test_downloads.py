@@ -60,13 +60,13 @@ TOOLCHAIN = "toolchain-debian-12"
 def published(cache: Path) -> list[str]:
     """Return what is in the cache for good: the names of parts and toolchains, in order.
 
-    What is half-made has another name, and makes this fail. Wheels and the environments that they
-    were built in are there as well.
+    What is half-made has another name, and makes this fail. Wheels, the environments that they
+    were built in and the tables of symbols that checks read are there as well.
     """
     names = [
         name.rpartition("-")[0]
         for name in names_in(cache / "trees")
-        if not name.startswith(("wheel-", "buildenv-"))
+        if not name.startswith(("wheel-", "buildenv-", "symbols-"))
     ]
     return sorted(names, key=[*PARTS, TOOLCHAIN].index)
 

@@ -149,5 +149,6 @@ def test_the_same_sources_give_the_same_bytes(first, tmp_path):
 def test_its_check_passes_and_is_the_report_of_the_build(first, wheel):
     (row,) = first.json["wheels"]
     (report,) = invoke("check", wheel.path, "--json").good().json["reports"]
+    assert report.pop("place") == str(wheel.path)
     assert report == row["report"]
     assert report["sha256"] == row["sha256"]
