@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from elftools.elf.enums import ENUM_E_MACHINE
 
@@ -60,6 +60,29 @@ class ElfFile:
     abi: tuple[int, int] = (0, 0)
     executable_stack: bool | None = None
     text_relocations: bool = False
+
+    @classmethod
+    def tabled(
+        cls,
+        machine: str,
+        *,
+        soname: str | None,
+        needed: tuple[str, ...],
+        version_definitions: tuple[str, ...],
+        exports: Mapping[str, tuple[str, ...]],
+    ) -> Self:
+        """Return a library for `machine` of which no file is at hand, only what it offers."""
+        return cls(
+            machine=machine,
+            bits=64,
+            little_endian=True,
+            type="shared",
+            dynamic=True,
+            soname=soname,
+            needed=needed,
+            version_definitions=version_definitions,
+            exports=exports,
+        )
 
     def floor(self, prefix: str) -> str | None:
         """Return the newest PREFIX_x.y that any library is asked for, as "x.y", or None."""

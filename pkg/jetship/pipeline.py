@@ -14,8 +14,7 @@ from jetship.build.includes import needed_math
 from jetship.build.project import Project
 from jetship.check.api import check_wheel
 from jetship.check.findings import Report
-from jetship.check.libraries import TargetLibraries
-from jetship.check.prepared import are_at_hand, target_libraries
+from jetship.check.prepared import target_libraries
 from jetship.errors import CheckError, ConfigError, JetshipError
 from jetship.schedule import run_all
 from jetship.store import STAGING_PREFIX, Store, disk_errors, sweep
@@ -23,7 +22,7 @@ from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.model import Target
 from jetship.toolchain.model import Toolchain
 from jetship.toolchain.own import NO_SUPPLY, NOTHING_OWN, OwnParts, OwnSupply
-from jetship.toolchain.prepare import library_parts, plan, prepare
+from jetship.toolchain.prepare import plan, prepare
 from jetship.toolchain.sources import download_bytes, has_part
 
 REJECTED = "rejected"
@@ -105,8 +104,7 @@ def _produce(request: Request, target: Target, store: Store, shown: Board, jobs:
             verify_project(order, built, store=store)
         shown.doing(target.id, "checks")
         console.step(f"checking {built.path.name}")
-        libraries = libraries_of(target, store, request.own.of(target))
-        report = check_wheel(built.path, target, libraries)
+        report = check(built.path, target, store, request.own.of(target))
         accepted = report.outcome == "pass"
         final = (dist if accepted else dist / REJECTED) / built.path.name
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -159,36 +157,4 @@ def check(wheel: Path, target: Target, store: Store, own_parts: OwnParts = NOTHI
         CheckError: the file is not a wheel.
         DownloadError, ToolMissingError: the target's libraries cannot be had.
     """
-    return check_wheel(wheel, target, libraries_of(target, store, own_parts))
-
-
-def libraries_of(target: Target, store: Store, own_parts: OwnParts) -> TargetLibraries:
-    """Return the libraries to check a wheel for a target against, getting them where missing.
-
-    Raises:
-        CheckError: a library is damaged.
-        DownloadError, ToolMissingError: they cannot be had.
-        ConfigError, ImageError: one of the user's parts is not what it should be.
-    """
-    return target_libraries(target, store, own_parts)
-
-
-def has_libraries(target: Target, store: Store, own_parts: OwnParts) -> bool:
-    """Return whether `libraries_of` would download nothing."""
-    return are_at_hand(target, store, own_parts)
-
-
-def require_parts(target: Target, own_parts: OwnParts) -> None:
-    """Make sure that what `libraries_of` needs can be downloaded or is given.
-
-    Raises:
-        ToolMissingError: a part is not openly to be had; says where it is and what to pass.
-        ConfigError: a lock file does not fit.
-    """
-    if not own_parts.libraries:
-        library_parts(target.platform, own_parts)
-
-
-def libraries_key(target: Target, own_parts: OwnParts) -> object:
-    """Return what is equal for targets of one platform that have the same libraries."""
-    return target.platform.name, tuple(own_parts.named.items())
+    return check_wheel(wheel, target, target_libraries(target, store, own_parts))

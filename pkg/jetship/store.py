@@ -94,6 +94,11 @@ def disk_errors(where: Path, *, what: str = "the cache", fix: str = CACHE_FIX) -
         raise
 
 
+def is_full(error: OSError) -> bool:
+    """Return whether an error is that of a full disk, which `disk_errors` tells."""
+    return _reason(error, FULL) is not None
+
+
 def _reason(error: OSError, numbers: tuple[int, ...]) -> str | None:
     """Return the system's words where the error is one of these, and not a defect."""
     if error.errno in numbers:

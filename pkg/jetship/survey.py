@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from jetship import pipeline
+from jetship.check import prepared
 from jetship.check.api import Unasked, check_facts, check_without_libraries
 from jetship.check.findings import Finding, Report
 from jetship.check.inputs import Input
@@ -193,7 +193,7 @@ class _Libraries:
         self, target: Target, own: OwnParts, *, fetch: bool, lenient: bool
     ) -> TargetLibraries | Unasked:
         """Return them; a request that is wrong itself is an error unless `lenient` is set."""
-        key = pipeline.libraries_key(target, own)
+        key = prepared.libraries_key(target, own)
         if key not in self.known and (key, fetch) not in self.lacking:
             try:
                 found = self._get(target, own, fetch=fetch)
@@ -210,9 +210,9 @@ class _Libraries:
     def _get(self, target: Target, own: OwnParts, *, fetch: bool) -> TargetLibraries | Unasked:
         store = self.survey.store
         if not fetch:
-            pipeline.require_parts(target, own)
-        if fetch or pipeline.has_libraries(target, store, own):
-            return pipeline.libraries_of(target, store, own)
+            prepared.require_parts(target, own)
+        if fetch or prepared.are_at_hand(target, store, own):
+            return prepared.target_libraries(target, store, own)
         return Unasked(
             f"the libraries of {target.platform.name} are not in the cache, so it cannot be told "
             "whether they have what it needs",

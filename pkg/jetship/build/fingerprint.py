@@ -1,7 +1,6 @@
 """What a build is made from, as one digest: the same digest, the same wheel."""
 
 import hashlib
-import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -39,7 +38,7 @@ def fingerprint(
     digest = hashlib.sha256()
     words = (target.id, toolchain.root.name, settings.model_dump_json(), sys.version)
     named = (*_variables(project, environ), *users_constraints())
-    for line in (*words, *_own_code(), *_files(project), *_commit(project), *named):
+    for line in (*words, *_own_code(), *_files(project), *_commit(project, environ), *named):
         digest.update(f"{line}\n".encode())
     return digest.hexdigest()
 
@@ -61,13 +60,12 @@ def _files(project: Project) -> Iterator[str]:
         yield from _file(path, str(name))
 
 
-def _commit(project: Project) -> Iterator[str]:
+def _commit(project: Project, environ: Mapping[str, str]) -> Iterator[str]:
     history = project.folder / ".git"
     if history.is_dir() and proc.find("git"):
         where = ("--git-dir", history, "--work-tree", project.folder)
         words = ("describe", "--always", "--tags", "--long", "--dirty")
-        environ = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
-        done = proc.run(["git", *where, *words], env=environ)
+        done = proc.run(["git", *where, *words], env={**environ, "GIT_OPTIONAL_LOCKS": "0"})
         if done.ok:
             yield done.stdout
 

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from jetship.errors import ConfigError
-from jetship.store import FULL
+from jetship.store import is_full
 
 SETUPTOOLS_BACKENDS = ("setuptools.build_meta", "setuptools.build_meta:__legacy__")
 ONLY_SETUPTOOLS = (
@@ -59,7 +59,7 @@ class Project:
         try:
             shutil.copytree(self.folder, destination, symlinks=True, ignore=ignored)
         except shutil.Error as error:
-            if any(os.strerror(number) in str(error) for number in FULL):
+            if is_full(error):
                 raise  # that is about the cache's disk, and told there
             raise ConfigError(
                 f"not all of {self.folder} can be copied",

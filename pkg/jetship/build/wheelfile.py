@@ -1,6 +1,5 @@
 """Wheels as values: read whole, changed in memory, written as the same bytes each time."""
 
-import base64
 import csv
 import hashlib
 import io
@@ -15,6 +14,7 @@ from packaging.utils import parse_wheel_filename
 
 from jetship.epoch import source_date_epoch
 from jetship.errors import BuildError
+from jetship.recorded import recorded
 from jetship.store import write_atomically
 
 # The oldest time that a zip archive can hold; used when SOURCE_DATE_EPOCH is not set.
@@ -169,8 +169,8 @@ class Wheel:
             for name in sorted(self.members, key=lambda one: (one.startswith(self.dist_info), one)):
                 member = self.members[name]
                 _add(archive, name, member, stamp)
-                digest = base64.urlsafe_b64encode(hashlib.sha256(member.data).digest())
-                rows.append((name, "sha256=" + digest.decode().rstrip("="), len(member.data)))
+                digest = hashlib.sha256(member.data).digest()
+                rows.append((name, recorded(digest), len(member.data)))
             rows.append((record_name, "", ""))
             text = io.StringIO()
             csv.writer(text, lineterminator="\n").writerows(rows)

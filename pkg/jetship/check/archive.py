@@ -1,6 +1,5 @@
 """Reading a wheel's zip archive without trusting it."""
 
-import base64
 import contextlib
 import hashlib
 import lzma
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from jetship.errors import CheckError
+from jetship.recorded import recorded
 from jetship.store import CHUNK_BYTES
 
 MAX_MEMBERS = 100_000
@@ -89,7 +89,7 @@ def copy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, to: Path) -> str:
                 sink.write(chunk)
     except _DAMAGE as error:
         raise CheckError(f"{info.filename} is damaged", why=str(error)) from error
-    return "sha256=" + base64.urlsafe_b64encode(digest.digest()).decode().rstrip("=")
+    return recorded(digest.digest())
 
 
 def _problem(members: list[zipfile.ZipInfo]) -> str:

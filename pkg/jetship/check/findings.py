@@ -63,6 +63,11 @@ class Report:
         """Whether something was proved with another build than the device's own."""
         return any(finding.grade == "derived" for finding in self.findings)
 
+    @property
+    def passes_derived(self) -> bool:
+        """Whether it is a pass that something else than the device's own libraries bears."""
+        return self.outcome == "pass" and self.is_derived
+
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON document; `report` of check.schema.json describes it."""
         return {

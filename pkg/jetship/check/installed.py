@@ -1,6 +1,5 @@
 """Distributions that are installed in a folder of packages, as the rules see wheels."""
 
-import base64
 import csv
 import hashlib
 import io
@@ -14,9 +13,10 @@ from packaging.tags import Tag, parse_tag
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from jetship.check.wheel import Member, Wheel, member_of
+from jetship.check.wheel import Member, Wheel, member_of, pin_in
 from jetship.errors import CheckError
-from jetship.pin import PIN_FILE, Pin
+from jetship.pin import PIN_FILE
+from jetship.recorded import recorded
 from jetship.store import sha256_of
 
 _NATIVE = ".so"
@@ -70,7 +70,8 @@ def read_installed(info: Path) -> Wheel:
         ) from error
     wheel_file = _message(info / "WHEEL")
     members, problems = _walk(info)
-    pin, pin_damage = _pin(info / PIN_FILE)
+    pin_file = info / PIN_FILE
+    pin, pin_damage = pin_in(pin_file.read_bytes if pin_file.is_file() else None)
     return Wheel(
         path=info,
         sha256=sha256_of(info / "RECORD"),
@@ -104,15 +105,6 @@ def _tags(info: Path, wheel_file: Message) -> frozenset[Tag]:
     if not tags:
         raise CheckError(f"{info}/WHEEL names no tag", fix="install it again with pip")
     return tags
-
-
-def _pin(path: Path) -> tuple[Pin | None, str]:
-    if not path.is_file():
-        return None, ""
-    try:
-        return Pin.from_json(path.read_bytes()), ""
-    except CheckError as error:
-        return None, error.why or str(error)
 
 
 def _walk(info: Path) -> tuple[tuple[Member, ...], tuple[str, ...]]:
@@ -169,5 +161,4 @@ def _compare(row: Row, digest: str) -> Iterator[str]:
 def _digest(path: Path) -> str:
     """Return a file's digest as RECORD writes it."""
     with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").digest()
-    return "sha256=" + base64.urlsafe_b64encode(digest).decode().rstrip("=")
+        return recorded(hashlib.file_digest(stream, "sha256").digest())

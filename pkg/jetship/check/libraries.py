@@ -250,18 +250,18 @@ def written_down(
         pinned: digests of what the platform's CUDA is made of. A table that was read from one of
             these is of the platform's very own library.
     """
-    for path in symboltables.python_tables(platform.python.version):
+    for path in symboltables.tables_of(f"python-{platform.python.version}"):
         yield _written(symboltables.read_table(path), platform, "derived")
     for place in places:
         version = place.table.facts.get("torch", "")
         if place.link == SITE_PACKAGES and place.grade == "derived" and version:
-            for path in symboltables.torch_tables(version.partition("+")[0]):
+            for path in symboltables.tables_of(f"torch-{version.partition('+')[0]}"):
                 yield _written(symboltables.read_table(path), platform, "derived")
     release = None if own_cuda else symboltables.cuda_release(platform)
     if release is None:
         return
     runtime = f"{platform.cuda.runtime_soname}.txt"
-    for path in symboltables.cuda_tables(release):
+    for path in symboltables.tables_of(f"cuda-{release}"):
         # Where torch has no CUDA there is the runtime, if anything: see accept_unknown.
         if platform.torch.cuda is None and path.name != runtime:
             continue
@@ -299,12 +299,8 @@ def _other_abi(abis: Iterable[str], platform: Platform) -> str | None:
 
 
 def _elf_of(row: TabledLibrary, exports: TabledExports) -> ElfFile:
-    return ElfFile(
-        machine=row.machine,
-        bits=64,
-        little_endian=True,
-        type="shared",
-        dynamic=True,
+    return ElfFile.tabled(
+        row.machine,
         soname=row.soname,
         needed=row.needed,
         version_definitions=row.version_definitions,

@@ -196,7 +196,7 @@ def _target_side(place: int, column: Column) -> _Side:
 
 
 def _look_of(report: Report) -> str:
-    return "derived" if report.outcome == "pass" and report.is_derived else report.outcome
+    return "derived" if report.passes_derived else report.outcome
 
 
 def _panels(matrix: Matrix) -> "tuple[list[_Panel], dict[tuple[int, int], _Cell]]":

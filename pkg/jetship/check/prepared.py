@@ -84,6 +84,22 @@ def are_at_hand(target: Target, store: Store, own_parts: OwnParts = NOTHING_OWN)
     )
 
 
+def require_parts(target: Target, own_parts: OwnParts) -> None:
+    """Make sure that what `target_libraries` needs can be downloaded or is given.
+
+    Raises:
+        ToolMissingError: a part is not openly to be had; says where it is and what to pass.
+        ConfigError: a lock file does not fit.
+    """
+    if not own_parts.libraries:
+        library_parts(target.platform, own_parts)
+
+
+def libraries_key(target: Target, own_parts: OwnParts) -> object:
+    """Return what is equal for targets of one platform that have the same libraries."""
+    return target.platform.name, tuple(own_parts.named.items())
+
+
 def _pinned_parts(platform: Platform, own_parts: OwnParts) -> dict[str, NamedPart]:
     """Return the pinned parts whose libraries have to be read, by the name of their link."""
     sysroot, torch = library_parts(platform, own_parts)

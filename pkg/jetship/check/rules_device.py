@@ -36,8 +36,7 @@ class _Part:
         return max(read, key=len, default=None)
 
     def __str__(self) -> str:
-        has = ", ".join(dict.fromkeys(str(image) for image in self.images))
-        return f"only {has}: {_named(self.kernels)}"
+        return f"only {_listed(_evidence(self.images))}: {_named(self.kernels)}"
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def _unread(member: Member) -> Finding:
 
 def _one(member: Member, facts: Facts) -> Finding:
     final = [image for image in member.images if image.linked]
-    have = tuple(dict.fromkeys(str(image) for image in member.images))
+    have = _evidence(member.images)
     if not final:
         reason = "its device code was never device-linked, so no kernel of it can be launched"
         fix = "add the device link step (nvcc -dlink), or compile without -rdc=true"
@@ -257,9 +256,8 @@ def _best_ptx(images: Sequence[DeviceImage], gpu: Arch) -> DeviceImage:
 
 def _why_not_ptx(images: Sequence[DeviceImage], gpu: Arch, facts: Facts) -> str:
     """Say why PTX that is there does not help; empty where there is none at all."""
-    usable = _ptx_for(images, gpu)
-    if usable:
-        best = max(usable, key=lambda image: image.arch)
+    if _ptx_for(images, gpu):
+        best = _best_ptx(images, gpu)
         newest = newest_ptx(facts.platform.cuda.version)
         of = f" of CUDA {first}" if (first := first_cuda_with(best.ptx_isa or "")) else ""
         return (
@@ -295,11 +293,10 @@ def _has_ptx(images: Sequence[DeviceImage], arch: Arch) -> bool:
 
 
 def _substitute(images: Sequence[DeviceImage], arch: Arch) -> str:
-    usable = _ptx_for(images, arch)
-    if not usable:
+    if not _ptx_for(images, arch):
         return ""
-    best = max(image.arch for image in usable)
-    return f" (its PTX for {best} would be compiled on the device at every first start)"
+    best = _best_ptx(images, arch)
+    return f" (its PTX for {best.arch} would be compiled on the device at every first start)"
 
 
 def _how_to_add(images: list[DeviceImage], facts: Facts) -> str:

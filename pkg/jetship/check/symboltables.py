@@ -1,7 +1,7 @@
 """Names of libraries that are not at hand, as toolchains/symbols/ has them written down."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,12 +57,8 @@ class WrittenTable:
 
     def elf(self, machine: str) -> ElfFile:
         """Return the table as if it had been read from a library for `machine`."""
-        return ElfFile(
-            machine=machine,
-            bits=64,
-            little_endian=True,
-            type="shared",
-            dynamic=True,
+        return ElfFile.tabled(
+            machine,
             soname=self.name,
             needed=self.needed,
             version_definitions=self.version_definitions,
@@ -95,14 +91,18 @@ def read_table(path: Path) -> WrittenTable:
     )
 
 
-def torch_tables(release: str) -> Iterator[Path]:
-    """Yield the tables of CUDA libraries of torch's release "2.1.0", as upstream builds it."""
-    yield from sorted((data_dir("toolchains") / "symbols" / f"torch-{release}").glob("*.txt"))
+def tables_of(release: str) -> list[Path]:
+    """Return the tables of a release that were written down, in order; none where none were.
+
+    Args:
+        release: "torch-2.1.0", the CUDA libraries of upstream's torch; "python-3.10", a Python
+            that no shipped sysroot has; "cuda-11.8", the libraries of CUDA.
+    """
+    return sorted((_folder() / release).glob("*.txt"))
 
 
-def python_tables(version: str) -> Iterator[Path]:
-    """Yield the tables of a Python "3.10" that no shipped sysroot has."""
-    yield from sorted((data_dir("toolchains") / "symbols" / f"python-{version}").glob("*.txt"))
+def _folder() -> Path:
+    return data_dir("toolchains") / "symbols"
 
 
 def cuda_release(platform: Platform) -> str | None:
@@ -113,20 +113,14 @@ def cuda_release(platform: Platform) -> str | None:
     """
     have = version_key(platform.cuda.version)
     kept = 1 if have >= (11,) else 2
-    folders = (data_dir("toolchains") / "symbols").glob("cuda-*")
-    known = [folder.name.removeprefix("cuda-") for folder in folders]
+    known = [folder.name.removeprefix("cuda-") for folder in _folder().glob("cuda-*")]
     fitting = [
         one for one in known if version_key(one)[:kept] == have[:kept] and version_key(one) <= have
     ]
     return max(fitting, key=version_key, default=None)
 
 
-def cuda_tables(release: str) -> Iterator[Path]:
-    """Yield the tables of the libraries of one CUDA release."""
-    yield from sorted((data_dir("toolchains") / "symbols" / f"cuda-{release}").glob("*.txt"))
-
-
 def known_runtimes() -> frozenset[str]:
     """Return the digests of all packages that tables of libcudart were read from."""
-    paths = (data_dir("toolchains") / "symbols").glob("cuda-*/libcudart.so.*.txt")
+    paths = _folder().glob("cuda-*/libcudart.so.*.txt")
     return frozenset(source for path in paths for source in read_table(path).sources)

@@ -20,7 +20,7 @@ NOT_ASKED = "-"
 
 def render(report: Report) -> str:
     """Return one report: what blocks first, a sentence each; what passed in a line."""
-    derived = " [derived]" if report.is_derived and report.outcome == "pass" else ""
+    derived = " [derived]" if report.passes_derived else ""
     lines = [f"{report.wheel} for {report.target}: {report.outcome}{derived}"]
     rows = fold(report)
     for row in blocking_first(rows):
@@ -91,7 +91,7 @@ def table(matrix: Matrix) -> tuple[list[str], list[list[str]]]:
 
 
 def _cell(report: Report) -> str:
-    derived = " (derived)" if report.is_derived and report.outcome == "pass" else ""
+    derived = " (derived)" if report.passes_derived else ""
     return MARKS[report.outcome] + derived
 
 

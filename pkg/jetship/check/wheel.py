@@ -5,7 +5,7 @@ import io
 import re
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from email.message import Message
 from email.parser import BytesParser
@@ -88,7 +88,9 @@ def read_wheel(path: Path) -> Wheel:
     with archive.opened(path) as opened, tempfile.TemporaryDirectory() as scratch:
         info = _dist_info(opened, path, name, version)
         members, record_problems = _walk(opened, f"{info}/RECORD", Path(scratch) / "member")
-        pin, pin_damage = _pin(opened, f"{info}/{PIN_FILE}")
+        pin_file = f"{info}/{PIN_FILE}"
+        has_pin = pin_file in opened.namelist()
+        pin, pin_damage = pin_in((lambda: archive.read(opened, pin_file)) if has_pin else None)
         return Wheel(
             path=path,
             sha256=sha256_of(path),
@@ -142,11 +144,12 @@ def _message(opened: zipfile.ZipFile, name: str) -> Message:
     return BytesParser().parsebytes(archive.read(opened, name), headersonly=True)
 
 
-def _pin(opened: zipfile.ZipFile, name: str) -> tuple[Pin | None, str]:
-    if name not in opened.namelist():
+def pin_in(read: Callable[[], bytes] | None) -> tuple[Pin | None, str]:
+    """Return the pin in a file that `read` reads, or None and its damage; None for no file."""
+    if read is None:
         return None, ""
     try:
-        return Pin.from_json(archive.read(opened, name)), ""
+        return Pin.from_json(read()), ""
     except CheckError as error:
         return None, error.why or str(error)
 

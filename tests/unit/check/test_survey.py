@@ -8,8 +8,8 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from jetship import engine, pipeline
-from jetship.check import inputs, page
+from jetship import engine
+from jetship.check import inputs, page, prepared
 from jetship.check.api import RULES, Unasked, check_facts, check_without_libraries
 from jetship.check.explain import explanations
 from jetship.check.findings import Finding, Report
@@ -47,8 +47,8 @@ def asked(monkeypatch, libraries, tmp_path):
     def no_engine(*_):
         raise ToolMissingError("no engine", fix="start it")
 
-    monkeypatch.setattr(pipeline, "libraries_of", libraries_of)
-    monkeypatch.setattr(pipeline, "has_libraries", lambda *_: True)
+    monkeypatch.setattr(prepared, "target_libraries", libraries_of)
+    monkeypatch.setattr(prepared, "are_at_hand", lambda *_: True)
     monkeypatch.setattr(engine, "connect", no_engine)
     monkeypatch.chdir(tmp_path)
     return found
@@ -164,7 +164,7 @@ def test_emulation_alone_is_no_board(call, wheel):
 
 
 def test_what_is_not_in_the_cache_is_unknown_until_it_is_fetched(call, wheel, asked, monkeypatch):
-    monkeypatch.setattr(pipeline, "has_libraries", lambda *_: False)
+    monkeypatch.setattr(prepared, "are_at_hand", lambda *_: False)
     path = wheel(ext=".abi3.so", tag="cp38-abi3-manylinux_2_17_aarch64", headers=())
     code, out, err = call(path, "--all-platforms", "--json")
     found = document(out)
@@ -181,7 +181,7 @@ def test_libraries_that_cannot_be_had_are_one_unknown_of_several(call, wheel, mo
     def refuse(*_):
         raise ToolMissingError("no torch", why="NVIDIA has it", fix="--torch-wheel FILE")
 
-    monkeypatch.setattr(pipeline, "libraries_of", refuse)
+    monkeypatch.setattr(prepared, "target_libraries", refuse)
     path = wheel()
     assert call(path, "--arch", "6.2")[0] == 4
     code, out, _ = call(path, *NAMED)

@@ -6,12 +6,10 @@ import pytest
 from jetship.check import mangled, symboltables
 from jetship.check.symboltables import (
     cuda_release,
-    cuda_tables,
     is_left_out,
     known_runtimes,
-    python_tables,
     read_table,
-    torch_tables,
+    tables_of,
 )
 from jetship.datafiles import data_dir
 from jetship.toolchain.sources import pinned_files
@@ -40,7 +38,7 @@ def test_every_table_says_where_it_comes_from_and_is_sorted(path):
 
 
 def test_a_table_is_a_library_with_versions_and_needs():
-    (path,) = [path for path in cuda_tables("11.8") if path.name.startswith("libcublas.so")]
+    (path,) = [path for path in tables_of("cuda-11.8") if path.name.startswith("libcublas.so")]
     table = read_table(path)
     assert (table.name, table.release) == ("libcublas.so.11", "cuda-11.8")
     assert table.needed == ("libcublasLt.so.11",)
@@ -56,7 +54,7 @@ PYTHONS = {"PyModule_Create2", "PyModuleDef_Init", "PyArg_ParseTuple", "_Py_None
 
 @pytest.mark.parametrize("version", ["3.10", "3.12"])
 def test_what_modules_take_is_in_the_tables_of_python(version):
-    (table,) = [read_table(path) for path in python_tables(version)]
+    (table,) = [read_table(path) for path in tables_of(f"python-{version}")]
     assert table.name == f"python{version}"
     assert PYTHONS - {*table.exports} == set()
     assert table.partial, "what it lacks may be there all the same"
@@ -65,7 +63,9 @@ def test_what_modules_take_is_in_the_tables_of_python(version):
 
 
 def test_tables_of_python_differ_by_release():
-    old, new = ({*read_table(one).exports} for v in ("3.10", "3.12") for one in python_tables(v))
+    old, new = (
+        {*read_table(one).exports} for v in ("3.10", "3.12") for one in tables_of(f"python-{v}")
+    )
     # Changes of the C API: see "What's new" of 3.12 and 3.11.
     assert "PyUnicode_AsUnicode" in old - new
     assert {"PyType_FromMetaclass", "_PyObject_VisitManagedDict"} <= new - old
@@ -83,7 +83,7 @@ TAKEN = [
 
 @pytest.mark.parametrize("release", ["1.10.0", "2.1.0", "2.4.1", "2.5.1"])
 def test_what_extensions_take_is_in_the_tables_of_torch(release):
-    known = {name for path in torch_tables(release) for name in read_table(path).exports}
+    known = {name for path in tables_of(f"torch-{release}") for name in read_table(path).exports}
     stems = [re.sub(r"E[av]+$", "E", name) for name in TAKEN]
     assert [stem for stem in stems if not any(name.startswith(stem) for name in known)] == []
 
