@@ -12,9 +12,9 @@ import os
 import re
 import signal
 import sys
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict
 
-from jetship.fleet.ondevice.containers import OWN_WORDS, Containers
+from jetship.fleet.ondevice.containers import OWN_WORDS
 from jetship.fleet.ondevice.engine import Engine, EngineError
 from jetship.fleet.ondevice.facts import device_facts
 from jetship.fleet.ondevice.folder import Folder, RefusedError
@@ -24,7 +24,7 @@ from jetship.fleet.ondevice.transfer import FULL, Transfer
 
 PROTOCOL = 1
 APP_FORM = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
-HELLO_PATIENCE_SECONDS = 30.0
+RECOVERY_PATIENCE_SECONDS = 30.0
 NO_HEALTH = {"selftest": [], "command": [], "interval": 2.0, "timeout": 60.0, "settle": 5.0}
 DEFAULT_STATE = "~/.local/share/jetship"
 
@@ -36,73 +36,81 @@ def main() -> None:
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     send({"jetship": PROTOCOL})
-    Session().serve()
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return
+    try:
+        session = Session(json.loads(line.decode()))
+        send({"answer": session.facts()})
+    except (RefusedError, EngineError, OSError) as error:
+        send(refusal(error))
+        return
+    session.serve()
 
 
 class Session:
-    """What a deployer has asked for so far."""
+    """A deployer's session with one application; its lock is held until this process ends.
 
-    def __init__(self) -> None:
-        self._engine = Engine()
-        self._folder: Optional[Folder] = None
-        self._transfer: Optional[Transfer] = None
+    Args:
+        hello: app, state, who, release, clock, wait.
+
+    Raises:
+        RefusedError: another session has the lock, or the request is none that can be served.
+    """
+
+    def __init__(self, hello: Request) -> None:
+        if hello.get("do") != "hello" or not re.fullmatch(APP_FORM, hello["app"]):
+            raise RefusedError("request", "%r is no name of an application" % hello.get("app"))
+        base = os.path.expanduser(hello["state"] or DEFAULT_STATE)
+        folder = Folder(os.path.join(base, hello["app"]), hello["app"])
+        folder.create()
+        folder.set_clock(hello["clock"])
+        me = {"who": hello["who"], "release": hello["release"]}
+        holder = folder.lock(me, hello["wait"])
+        if holder is not None:
+            raise RefusedError("locked", "another session holds this device", holder=holder)
+        self._folder, self._engine = folder, Engine()
+        self._transfer = Transfer(folder, self._engine)
+
+    def facts(self) -> Dict[str, Any]:
+        """End what an earlier session left, and return what the device says of itself."""
+        self._recover()
+        return device_facts(self._folder, self._engine, self._folder.load())
 
     def serve(self) -> None:
         """Answer requests until there are no more; a layer that fails is the last one."""
+        transfer = self._transfer
         actions: Dict[str, Callable[[Request], Any]] = {
-            "hello": self._hello, "offer": self._offer, "layer": self._layer, "load": self._load,
-            "pull": self._pull, "swap": self._swap, "rollback": self._rollback,
-        }  # fmt: skip
+            "offer": lambda request: transfer.offer(request["image"], request["layers"]),
+            "layer": lambda request: transfer.receive(request, sys.stdin.buffer),
+            "load": lambda request: transfer.load(
+                request["image"], request["config"], request["layers"]
+            ),
+            "pull": lambda request: transfer.pull(request["reference"], request["image"]),
+            "swap": self._swap,
+            "rollback": self._rollback,
+        }
         for line in iter(sys.stdin.buffer.readline, b""):
             request = json.loads(line.decode())
             try:
                 send({"answer": actions[request["do"]](request)})
             except (RefusedError, EngineError, OSError) as error:
-                refused = _as_refused(error)
-                send(dict(refused.more, refused=refused.kind, what=refused.what, fix=refused.fix))
-                if request["do"] in ("hello", "layer"):
-                    # Without the lock there is nothing to say, and the rest of a layer that is on
-                    # its way would be read as requests.
+                send(refusal(error))
+                if request["do"] == "layer":
+                    # The rest of it is on its way, and would be read as requests.
                     return
             except EOFError:
                 return
 
-    def _hello(self, request: Request) -> Any:
-        if not re.fullmatch(APP_FORM, request["app"]):
-            raise RefusedError("request", "%r is no name of an application" % request["app"])
-        base = os.path.expanduser(request["state"] or DEFAULT_STATE)
-        folder = Folder(os.path.join(base, request["app"]), request["app"])
-        folder.create()
-        folder.set_clock(request["clock"])
-        me = {"who": request["who"], "release": request["release"]}
-        holder = folder.lock(me, request["wait"])
-        if holder is not None:
-            raise RefusedError("locked", "another session holds this device", holder=holder)
-        self._folder, self._transfer = folder, Transfer(folder, self._engine)
-        self._recover(folder)
-        return device_facts(folder, self._engine, folder.load())
-
-    def _recover(self, folder: Folder) -> None:
+    def _recover(self) -> None:
         """End what an earlier session left; where the engine is away, that stays as it is."""
         try:
-            if folder.load()["swap"]:
+            if self._folder.load()["swap"]:
                 supervised(self._again, self._again, lambda _: None)
             else:
-                Changer(folder, self._engine, lambda _: None).adopt()
+                Changer(self._folder, self._engine, lambda _: None).adopt()
         except (EngineError, OSError) as error:
-            folder.note("not recovered", reason=str(error))
-
-    def _offer(self, request: Request) -> Any:
-        return self._held().offer(request["image"], request["layers"])
-
-    def _layer(self, request: Request) -> Any:
-        return self._held().receive(request, sys.stdin.buffer)
-
-    def _load(self, request: Request) -> Any:
-        return self._held().load(request["image"], request["config"], request["layers"])
-
-    def _pull(self, request: Request) -> Any:
-        return self._held().pull(request["reference"], request["image"])
+            self._folder.note("not recovered", reason=str(error))
 
     def _swap(self, request: Request) -> Any:
         changer = self._changer()
@@ -110,12 +118,12 @@ class Session:
         for word in settings["create"]:
             if word.startswith(OWN_WORDS):
                 raise RefusedError("request", "%s is not the user's to say" % word)
-        if not self._held().has(request["image"]):
+        if not self._transfer.has(request["image"]):
             raise RefusedError("image", "the device's engine has no image %s" % request["image"])
         if changer.already(request["image"], settings):
-            return _already(self._state())
-        containers = Containers(self._folder.app, self._engine)
-        entry = containers.new_entry(request["image"], request["release"], settings)
+            release = self._folder.load()["current"]["release"]
+            return {"status": "already", "reason": "", "logs": "", "release": release, "seconds": 0}
+        entry = changer.new_entry(request["image"], request["release"], settings)
         changer.begin(request, entry)
         return self._change()
 
@@ -129,49 +137,35 @@ class Session:
         changer.begin(dict(request, health=health), entry)
         return self._change()
 
-    def _change(self) -> Any:
-        outcome = supervised(self._first, self._again, lambda word: send({"phase": word}))
-        if outcome is None:
-            reason = "the program that does it was killed again and again"
-            return {"status": "broken", "reason": reason, "logs": "", "release": "", "seconds": 0}
-        return outcome
-
-    def _first(self, tell: Tell) -> Any:
-        return self._in_child(tell).change()
-
-    def _again(self, tell: Tell) -> Any:
-        return self._in_child(tell).recover(HELLO_PATIENCE_SECONDS)
-
-    def _in_child(self, tell: Tell) -> Changer:
-        assert self._folder is not None
-        changer = Changer(self._folder, self._engine, lambda word: tell("phase", word))
-        signal.signal(signal.SIGTERM, lambda *_: changer.terminate())
-        return changer
-
     def _changer(self) -> Changer:
         """Return what can begin a change.
 
         Raises:
             RefusedError: an earlier one is not ended yet.
         """
-        self._held()
-        assert self._folder is not None
-        if self._state()["swap"]:
-            self._recover(self._folder)
-        if self._state()["swap"]:
-            raise RefusedError(
-                "unfinished", "an earlier change of this device could not be ended yet"
-            )
+        if self._folder.load()["swap"]:
+            self._recover()
+        if self._folder.load()["swap"]:
+            text = "an earlier change of this device could not be ended yet"
+            raise RefusedError("unfinished", text)
         return Changer(self._folder, self._engine, lambda _: None)
 
-    def _state(self) -> Dict[str, Any]:
-        assert self._folder is not None
-        return self._folder.load()
+    def _change(self) -> Any:
+        outcome = supervised(self._first, self._again, lambda word: send({"phase": word}))
+        reason = "the program that does it was killed again and again"
+        killed = {"status": "broken", "reason": reason, "logs": "", "release": "", "seconds": 0}
+        return outcome or killed
 
-    def _held(self) -> Transfer:
-        if self._transfer is None:
-            raise RefusedError("request", "say hello first")
-        return self._transfer
+    def _first(self, tell: Tell) -> Any:
+        return self._in_child(tell).change()
+
+    def _again(self, tell: Tell) -> Any:
+        return self._in_child(tell).recover(RECOVERY_PATIENCE_SECONDS)
+
+    def _in_child(self, tell: Tell) -> Changer:
+        changer = Changer(self._folder, self._engine, lambda word: tell("phase", word))
+        signal.signal(signal.SIGTERM, lambda *_: changer.terminate())
+        return changer
 
 
 def send(message: Dict[str, Any]) -> None:
@@ -184,20 +178,15 @@ def send(message: Dict[str, Any]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _already(state: Dict[str, Any]) -> Dict[str, Any]:
-    release = state["current"]["release"]
-    return {"status": "already", "reason": "", "logs": "", "release": release, "seconds": 0}
-
-
-def _as_refused(error: Exception) -> RefusedError:
-    if isinstance(error, RefusedError):
-        return error
+def refusal(error: Exception) -> Dict[str, Any]:
+    """Return the answer that says why something was not done."""
     if isinstance(error, EngineError):
-        return RefusedError(
-            "engine", str(error), "look after the engine: `systemctl status docker`"
-        )
-    full = isinstance(error, OSError) and error.errno in FULL
-    return RefusedError("full" if full else "disk", "the device's disk: %s" % error)
+        fix = "look after the engine: `systemctl status docker` on the device"
+        error = RefusedError("engine", str(error), fix)
+    elif not isinstance(error, RefusedError):
+        full = isinstance(error, OSError) and error.errno in FULL
+        error = RefusedError("full" if full else "disk", "the device's disk: %s" % error)
+    return dict(error.more, refused=error.kind, what=error.what, fix=error.fix)
 
 
 if __name__ == "__main__":

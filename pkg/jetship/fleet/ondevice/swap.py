@@ -90,6 +90,11 @@ class Changer:
             return False
         return is_up(self._containers.find(current["container"]))
 
+    def new_entry(self, image: str, release: str, settings: Dict[str, Any]) -> Entry:
+        """Return a release that is to come; its container gets a name that nothing has."""
+        name = self._free_name(image)
+        return {"image": image, "release": release, "container": name, "settings": settings}
+
     def previous_entry(self) -> Entry:
         """Return the previous release; where somebody removed its container, with a new name.
 
@@ -104,9 +109,7 @@ class Changer:
             return previous
         if not previous["settings"]:
             raise RefusedError("previous", "the container of the previous release is gone")
-        return self._containers.new_entry(
-            previous["image"], previous["release"], previous["settings"]
-        )
+        return self.new_entry(previous["image"], previous["release"], previous["settings"])
 
     def begin(self, order: Dict[str, Any], entry: Entry) -> None:
         """Write down what is going to be done.
@@ -226,8 +229,7 @@ class Changer:
             if not self._runs(new):
                 problems.append("it does not keep running")
         if not problems:
-            kept = [self._state[key] for key in ("current", "previous") if self._state[key]]
-            self._attempt(problems, lambda: self._containers.remove_others(kept))
+            self._attempt(problems, lambda: self._containers.remove_others(self._kept()))
         return problems
 
     # Back
@@ -287,7 +289,7 @@ class Changer:
             # Somebody removed it; what it was made of is known.
             if not entry["settings"]:
                 raise EngineError("the container %s is gone" % entry["container"])
-            entry["container"] = self._containers.free_name(entry["image"])
+            entry["container"] = self._free_name(entry["image"])
             self._folder.save(self._state)
             self._containers.create(entry)
         if found is None or restart_policy(found) != "always":
@@ -337,6 +339,12 @@ class Changer:
             step()
         except (EngineError, OSError) as error:
             problems.append(str(error))
+
+    def _free_name(self, image: str) -> str:
+        return self._containers.free_name(image, [entry["container"] for entry in self._kept()])
+
+    def _kept(self) -> List[Entry]:
+        return [self._state[key] for key in ("current", "previous") if self._state[key]]
 
     def _runs(self, entry: Entry) -> bool:
         try:
