@@ -123,6 +123,7 @@ class Changer:
         kept = entry is state["previous"]
         swap = {key: order[key] for key in ("token", "mode", "health", "stop_seconds", "patience")}
         swap.update(action=order["do"], entry=entry, kept=kept, phase="begun", reason="")
+        swap["older"] = None if kept else state["previous"]
         state["swap"] = swap
         self._folder.save(state)
         self._note("begun")
@@ -211,7 +212,7 @@ class Changer:
         # It was healthy once, and is no more: the old one is better than none.
         state, new, old = self._state, self._new, self._old
         state["swap"].update(entry=new, kept=False, phase="stopping")
-        state["current"], state["previous"] = old, None
+        state["current"], state["previous"] = old, state["swap"]["older"]
         return self._fail("it was committed, and does not start again: " + reason)
 
     def _keep_once(self) -> List[str]:
