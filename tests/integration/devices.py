@@ -31,8 +31,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from docker import DockerClient
 from arm64images import Image
+from docker import DockerClient
 from engine import ensure_emulation, install
 from jetship import proc
 from product import wait_until
@@ -41,7 +41,7 @@ FOLDER = Path("/var/tmp/jetship-fleets")
 FLEETS = 200
 ORIN = "# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, EABI: aarch64, DATE: Wed Jan  8 01:49:37 UTC 2025"  # fmt: skip # noqa: E501
 USERS = ("root", "robot")
-FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+FAKETIME = f"/usr/lib/{os.uname().machine}-linux-gnu/faketime/libfaketime.so.1"
 _PACKAGES = {
     "ip": "iproute2",
     "unshare": "util-linux",
@@ -160,7 +160,9 @@ class Device:
                 text=True,
             )
         self._pid = int(self._told() or 0)
-        peer = ("peer", "name", "eth0", "netns", self._pid)
+        # A device keeps its network card: neighbours have noted its address.
+        card = "02:4a:{:02x}:{:02x}:{:02x}:{:02x}".format(*map(int, self.address.split(".")))
+        peer = ("peer", "name", "eth0", "address", card, "netns", self._pid)
         _good("ip", "link", "add", self.wire, "type", "veth", *peer)
         bridge = self.wire.partition("-")[0]
         _good("ip", "link", "set", self.wire, "master", bridge, "up")
@@ -427,6 +429,7 @@ class Device:
 
         There is no clock of a namespace's own in Linux; libfaketime answers for it.
         """
+        install("faketime", "faketime")
         self.skew_seconds = skew_seconds
         self._write_settings()
         config = (self.folder / "etc/ssh/sshd_config").read_text()
@@ -479,6 +482,13 @@ class Fleet:
         """Run a command on a device as a deployer does."""
         options = ["-F", self.ssh_config, "-o", "BatchMode=yes", "-o", "ConnectTimeout=3"]
         return proc.run(["ssh", *options, f"{user}@{device.address}", *words])
+
+    def send(
+        self, device: Device, data: bytes, command: str, user: str = "root"
+    ) -> "subprocess.CompletedProcess[bytes]":
+        """Run a command on a device that reads `data`."""
+        argv = ["ssh", "-F", self.ssh_config, f"{user}@{device.address}", command]
+        return subprocess.run(argv, input=data, capture_output=True, check=False)
 
 
 @contextlib.contextmanager
@@ -545,14 +555,11 @@ def _device(  # noqa: PLR0917
 @contextlib.contextmanager
 def _own_number() -> Iterator[tuple[int, Path]]:
     """Yield a number that no other fleet has, with its folder; the bridge of that number is up."""
-    FOLDER.mkdir(exist_ok=True)
+    sweep_all()
     for number in range(FLEETS):
-        with (FOLDER / f"{number}.lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+        with _locked(number) as mine:
+            if not mine:
                 continue
-            _sweep(number)
             folder = FOLDER / str(number)
             folder.mkdir()
             bridge = f"jsf{number}"
@@ -565,6 +572,28 @@ def _own_number() -> Iterator[tuple[int, Path]]:
                 _sweep(number)
             return
     raise AssertionError(f"{FLEETS} fleets run already")
+
+
+@contextlib.contextmanager
+def _locked(number: int) -> Iterator[bool]:
+    """Yield whether nobody else has the number; nobody else gets it before the end."""
+    with (FOLDER / f"{number}.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def sweep_all() -> None:
+    """Remove what killed test runs have left."""
+    FOLDER.mkdir(exist_ok=True)
+    for file in FOLDER.glob("*.lock"):
+        number = int(file.stem)
+        with _locked(number) as mine:
+            if mine:
+                _sweep(number)
 
 
 def _sweep(number: int) -> None:
