@@ -25,9 +25,9 @@ TEST_PACKAGES = {
     "gpg-agent": "gpg-agent",
     "chromium": "chromium",
     "ip": "iproute2",
-    "docker-init": "tini",
     "/usr/bin/python3": "python3-minimal",
     "faketime": "faketime",
+    "docker-registry": "docker-registry",
 }
 
 

@@ -126,6 +126,7 @@ def _base(folder: Path, kilobytes: int) -> Path:
         (fresh / "etc/passwd").write_text(
             "root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"
         )
+        (fresh / "etc/group").write_text("root:x:0:\nvideo:x:44:\nnobody:x:65534:\n")
         (fresh / "base.bin").write_bytes(_noise("base", kilobytes))
         fresh.rename(tree)
     return tree

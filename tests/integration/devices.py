@@ -40,13 +40,12 @@ from product import wait_until
 FOLDER = Path("/var/tmp/jetship-fleets")
 FLEETS = 200
 ORIN = "# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, EABI: aarch64, DATE: Wed Jan  8 01:49:37 UTC 2025"  # fmt: skip # noqa: E501
-USERS = ("root", "robot")
+REGISTRY_OPTION = "--insecure-registry=10.77.0.0/16"
 FAKETIME = f"/usr/lib/{os.uname().machine}-linux-gnu/faketime/libfaketime.so.1"
 _PACKAGES = {
     "ip": "iproute2",
     "unshare": "util-linux",
     "dockerd": "docker.io",
-    "docker-init": "tini",
     "/usr/bin/python3": "python3-minimal",
     "/usr/sbin/sshd": "openssh-server",
     "ssh": "openssh-client",
@@ -323,12 +322,13 @@ class Device:
     def start_sshd(self) -> None:
         """Start its sshd; returns when that answers."""
         self._serve("sshd", "/usr/sbin/sshd", "-D", "-e")
-        self._wait_for("sshd", lambda: _listens(self.address))
+        self._wait_for("sshd", lambda: _listens(self.address, 22))
 
     def kill_sshd(self, *, sessions: bool = True) -> None:
         """Kill its sshd, and the sessions that it has."""
         if sessions:
-            self.kill("sshd")
+            for name in ("sshd", "sshd-session", "sshd-auth"):
+                self.kill(name)
         else:
             listener = self._servers["sshd"].pid
             os.kill(_only_child(listener), signal.SIGKILL)
@@ -358,7 +358,9 @@ class Device:
         """Start its dockerd, which starts its containers with a restart policy."""
         group = self.cgroup
         options = ("--iptables=false", "--bridge=none", f"--cgroup-parent={group}")
-        self._serve("dockerd", "dockerd", *options, *self.engine_options)
+        # What a Jetson's package nvidia-container-toolkit adds; here it has no GPU to give.
+        nvidia = (f"--add-runtime=nvidia={proc.find('runc')}",) if self.release else ()
+        self._serve("dockerd", "dockerd", *options, *nvidia, *self.engine_options)
         if wait:
             self.wait_for_engine()
 
@@ -531,6 +533,34 @@ def running_fleet(
                 device.power_off()
 
 
+@contextlib.contextmanager
+def running_registry(fleet: Fleet) -> Iterator[str]:
+    """Yield the address, "10.77.N.1:5000", of a registry that the devices reach, over plain HTTP.
+
+    Their engines, and the one that pushes, need the option `REGISTRY_OPTION`.
+    """
+    install("docker-registry", "docker-registry")
+    folder, address = fleet.folder / "registry", f"{fleet.address}:5000"
+    folder.mkdir()
+    (folder / "config.yml").write_text(
+        f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {folder}/data}}}}\n"
+        f"http: {{addr: '{address}'}}\n"
+    )
+    argv = ["docker-registry", "serve", folder / "config.yml"]
+    with (
+        (folder / "log").open("wb") as log,
+        subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as child,
+    ):
+        try:
+            wait_until(
+                lambda: _listens(fleet.address, 5000) or child.poll() is not None, "its start"
+            )
+            assert child.poll() is None, (folder / "log").read_text()
+            yield address
+        finally:
+            child.terminate()
+
+
 def _start(devices: Sequence[Device]) -> None:
     for device in devices:
         device.boot()
@@ -624,10 +654,10 @@ def _good(*argv: str | Path | int) -> None:
     assert done.ok, f"{' '.join(map(str, argv))}: {done.stderr}"
 
 
-def _listens(address: str) -> bool:
+def _listens(address: str, port: int) -> bool:
     with socket.socket() as tried:
         tried.settimeout(1)
-        return tried.connect_ex((address, 22)) == 0
+        return tried.connect_ex((address, port)) == 0
 
 
 def _engine_answers(path: Path) -> bool:

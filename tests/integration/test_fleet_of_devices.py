@@ -5,20 +5,13 @@ import signal
 import subprocess  # noqa: TID251 - a test run that is to be killed has to run in the background
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from arm64images import HEALTHY, SELFTEST, Image, make_image
-from devices import FOLDER, Fleet, running_fleet, sweep_all
+from devices import FOLDER, REGISTRY_OPTION, running_fleet, running_registry, sweep_all
 from product import wait_until
-
-
-@pytest.fixture(scope="module")
-def fleet() -> Iterator[Fleet]:
-    with running_fleet(2) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +167,7 @@ def test_versions_share_the_lower_layer(image, tmp_path):
 
 _KILLED = """\
 import os, sys
-from devices import running_fleet
+from devices import (FOLDER, REGISTRY_OPTION, Fleet, running_fleet, running_registry, sweep_all)
 with running_fleet(1) as fleet:
     (device,) = fleet.devices
     print(fleet.number, *device.processes(), flush=True)
@@ -202,3 +195,17 @@ def test_a_killed_test_run_leaves_nothing_that_runs():
         assert fleet.number <= number or not left.exists()
     sweep_all()
     assert not left.exists()
+
+
+def test_devices_pull_from_a_registry(image):
+    with (
+        running_fleet(2, engine_options=[REGISTRY_OPTION]) as fleet,
+        running_registry(fleet) as registry,
+    ):
+        pushing, pulling = fleet.devices
+        pushing.load(image)
+        name = f"{registry}/fleet:1.0"
+        pushing.docker("tag", image.tag, name)
+        pushing.docker("push", name)
+        pulling.docker("pull", name)
+        assert pulling.images() == [image.id]
