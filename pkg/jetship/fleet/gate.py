@@ -15,7 +15,7 @@ from jetship.targets.catalog import Catalog
 from jetship.targets.l4t import l4t_lines
 from jetship.targets.model import Board, Platform, Target
 
-Transfer = Literal["ssh", "registry"]
+Transfer = Literal["layers", "registry"]
 # JetPack 4.2 came with this one; `docker run --runtime` and `docker update --restart` are older.
 OLDEST_DOCKER = Version("18.9")
 DISK_MARGIN_BYTES = 256 << 20
@@ -38,7 +38,7 @@ class Wanted:
     board: Board
     runtime: str = ""
     space_bytes: int = 0
-    transfer: Transfer = "ssh"
+    transfer: Transfer = "layers"
     max_clock_skew: float = 300
 
 

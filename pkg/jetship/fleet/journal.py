@@ -39,7 +39,7 @@ GOOD: frozenset[Result] = frozenset({"committed", "already"})
 UNTOUCHED: frozenset[Result] = frozenset({"refused", "unreachable", "failed"})
 Event: TypeAlias = Mapping[str, Any]
 Listener: TypeAlias = Callable[[Event], None]
-Phase = Literal["waiting", "started", "swapping", "ended"]
+Phase = Literal["waiting", "started", "swapping", "returning", "ended"]
 
 
 def now() -> str:
@@ -156,12 +156,25 @@ class Journal:
         Raises:
             DownloadError, ConfigError: the disk is full, or is not to be written to.
         """
+        self.write_if(lambda _: True, event, **values)
+
+    def write_if(self, holds: Callable[[State], bool], event: str, **values: Any) -> bool:
+        """Append an event if the state allows it, and return whether it did.
+
+        No event comes between the question and the line.
+
+        Raises:
+            DownloadError, ConfigError: the disk is full, or is not to be written to.
+        """
         row = {"at": now(), "event": event, **values}
         with self._lock:
+            if not holds(self.state):
+                return False
             _append(self.path, row)
             self.state = _after(self.state, row)
             if self._told:
                 self._told(row)
+        return True
 
 
 def _append(path: Path, event: Event) -> None:
@@ -258,7 +271,7 @@ def _begun(first: Event) -> State:
 def _after(state: State, event: Event) -> State:
     """Return the state after an event; `devices` is the same dict in all of them."""
     match event["event"]:
-        case "started" | "sent" | "swapping" | "ended" as kind:
+        case "started" | "sent" | "swapping" | "returning" | "ended" as kind:
             standing = state.devices[event["device"]]
             state.devices[event["device"]] = _STEPS[kind](standing, event)
         case "wave":
@@ -283,8 +296,12 @@ def _sent(standing: Standing, event: Event) -> Standing:
 
 
 def _swapping(standing: Standing, event: Event) -> Standing:
-    # A device that goes back keeps the result that it has, until it is back.
     return replace(standing, phase="swapping", token=event["token"])
+
+
+def _returning(standing: Standing, event: Event) -> Standing:
+    # It keeps the result that it has until it is back.
+    return replace(standing, phase="returning", token=event["token"])
 
 
 def _ended(standing: Standing, event: Event) -> Standing:
@@ -298,7 +315,13 @@ def _ended(standing: Standing, event: Event) -> Standing:
     )
 
 
-_STEPS = {"started": _started, "sent": _sent, "swapping": _swapping, "ended": _ended}
+_STEPS = {
+    "started": _started,
+    "sent": _sent,
+    "swapping": _swapping,
+    "returning": _returning,
+    "ended": _ended,
+}
 
 
 def journals(folder: Path) -> list[Path]:
