@@ -9,6 +9,7 @@ from jetship import console
 from jetship.errors import ConfigError
 from jetship.probe import api
 from jetship.probe.record import Record, require_fitting
+from jetship.ssh import Login
 from jetship.store import Store, default_root
 from jetship.targets.catalog import Catalog
 from jetship.targets.device import Address
@@ -61,16 +62,15 @@ def probe(
     except ValueError as error:
         raise ConfigError(str(error), fix="invoke probe USER@HOST:PORT") from error
     catalog = known.catalog()
-    login = api.Login(
+    login = Login(
         address,
         Path(identity).expanduser() if identity else None,
         Path(known_hosts).expanduser().resolve() if known_hosts else None,
         python,
-        time_limit,
     )
     console.step(f"reading the libraries of {address}")
     file = Path(out or f"{address.host}.probe")
-    record = api.probe(login, file, Store(default_root()))
+    record = api.probe(login, file, Store(default_root()), seconds=time_limit)
     fitting = [one.name for one in catalog.platforms if _fits(record, one)]
     if json:
         console.emit_json(_row(record, fitting))

@@ -13,14 +13,23 @@ from jetship.elf import read_elf
 from jetship.errors import ConfigError, DownloadError
 from jetship.probe import api
 from jetship.probe.reader import skeleton
-from jetship.probe.record import Record, read_record, require_fitting, require_whole
+from jetship.probe.record import (
+    Record,
+    read_record,
+    reader_source,
+    require_fitting,
+    require_whole,
+)
+from jetship.ssh import Login, one_line
 from jetship.targets.device import Address
 
 
 def run_reader(torch: Path | None, out: Path) -> proc.Finished:
     """Run the very line that is sent to devices, with this machine's Python."""
     env = {**os.environ, "PYTHONPATH": str(torch.parent) if torch else ""}
-    return proc.run([sys.executable, "-S", "-c", api._program()], env=env, output=out)
+    return proc.run(
+        [sys.executable, "-S", "-c", one_line(reader_source(), "reader")], env=env, output=out
+    )
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +128,7 @@ def test_a_release_that_is_not_listed_and_a_container_are_warned_of(catalog, cap
 
 
 def test_the_command_line_trusts_nobody(tmp_path):
-    login = api.Login(Address("jetson", "10.0.0.2", 2222), tmp_path / "key", tmp_path / "known")
+    login = Login(Address("jetson", "10.0.0.2", 2222), tmp_path / "key", tmp_path / "known")
     words = login.argv
     for option in (
         "StrictHostKeyChecking=yes",
@@ -133,7 +142,7 @@ def test_the_command_line_trusts_nobody(tmp_path):
     assert words[-2:] == ["--", "jetson@10.0.0.2"]
     assert words[words.index("-p") + 1] == "2222"
     assert "-a" in words
-    assert "IdentitiesOnly=yes" not in api.Login(Address("jetson", "10.0.0.2")).argv
+    assert "IdentitiesOnly=yes" not in Login(Address("jetson", "10.0.0.2")).argv
 
 
 SAID = [
@@ -150,7 +159,7 @@ SAID = [
 @pytest.mark.parametrize(("said", "what"), SAID)
 def test_what_ssh_says_is_explained(said, what):
     done = proc.Finished(("ssh",), 255, "", said)
-    error = api._error(api.Login(Address("jetson", "x")), done)
+    error = api._error(Login(Address("jetson", "x")), done)
     assert isinstance(error, DownloadError)
     assert what in error.what
     assert error.fix
@@ -158,12 +167,12 @@ def test_what_ssh_says_is_explained(said, what):
 
 def test_an_error_of_the_device_is_not_taken_for_one_of_ssh():
     done = proc.Finished(("ssh",), 1, "", "Traceback: [Errno 13] Permission denied: '/x'")
-    error = api._error(api.Login(Address("jetson", "x")), done)
+    error = api._error(Login(Address("jetson", "x")), done)
     assert "ended before all was read" in error.what
     assert "Errno 13" in error.why
 
 
 def test_files_that_are_not_there_are_told_before_anything_is_asked(store, tmp_path):
-    login = api.Login(Address("jetson", "x"), identity=tmp_path / "none")
+    login = Login(Address("jetson", "x"), identity=tmp_path / "none")
     with pytest.raises(ConfigError, match="none is no file"):
         api.probe(login, tmp_path / "out", store)
