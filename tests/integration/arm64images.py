@@ -123,7 +123,9 @@ def _base(folder: Path, kilobytes: int) -> Path:
             (fresh / "bin" / name).symlink_to("busybox")
         for name in ("tmp", "etc"):
             (fresh / name).mkdir()
-        (fresh / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n")
+        (fresh / "etc/passwd").write_text(
+            "root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"
+        )
         (fresh / "base.bin").write_bytes(_noise("base", kilobytes))
         fresh.rename(tree)
     return tree

@@ -30,9 +30,10 @@ def test_devices_are_apart_from_each_other_and_from_this_machine(fleet):
     for device in fleet.devices:
         assert fleet.ssh(device, "hostname").stdout.strip() == device.name
         assert fleet.ssh(device, "uname", "-m").stdout.strip() == "aarch64"
-        assert "R36 (release), REVISION: 4.3" in fleet.ssh(
-            device, "cat", "/etc/nv_tegra_release"
-        ).stdout
+        assert (
+            "R36 (release), REVISION: 4.3"
+            in fleet.ssh(device, "cat", "/etc/nv_tegra_release").stdout
+        )
     done = fleet.ssh(one, "docker info -f {{.Name}}; id -nG; touch ~/here", user="robot")
     assert done.stdout.split() == ["device1", "robot", "docker"]
     assert fleet.ssh(one, "test", "-e", "/home/robot/here").ok

@@ -22,6 +22,14 @@ DISK_MARGIN_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
+class Room:
+    """What an image takes of a device's disks: the engine's, and that of the state folder."""
+
+    engine_bytes: int = 0
+    state_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Wanted:
     """What a device is to get.
 
@@ -29,7 +37,7 @@ class Wanted:
         target: what the image was built for.
         board: the device's board by deploy.yaml.
         runtime: the container runtime that the board's containers ask for, or "".
-        space_bytes: what the image takes of the device's disk while it comes and when it is there.
+        room: what the image takes while it comes.
         transfer: how it comes.
         max_clock_skew: how many seconds the device's clock may be wrong.
     """
@@ -37,7 +45,7 @@ class Wanted:
     target: Target
     board: Board
     runtime: str = ""
-    space_bytes: int = 0
+    room: Room = Room()
     transfer: Transfer = "layers"
     max_clock_skew: float = 300
 
@@ -149,7 +157,8 @@ def _cuda(facts: Facts, wanted: Wanted) -> str:
 
 def _docker(facts: Facts) -> str:
     if not facts.docker:
-        return "no Docker engine answers there"
+        said = f" ({facts.docker_error})" if facts.docker_error else ""
+        return f"no Docker engine answers there{said}"
     # Engines of distributions say "20.10.24+dfsg1" or "24.0.5-0ubuntu1~22.04.1".
     plain = re.match(r"[0-9]+(?:\.[0-9]+)*", facts.docker)
     try:
@@ -172,13 +181,21 @@ def _runtime(facts: Facts, wanted: Wanted) -> str:
 
 
 def _disk(facts: Facts, wanted: Wanted) -> str:
-    needed = wanted.space_bytes + DISK_MARGIN_BYTES if wanted.space_bytes else 0
-    if facts.disk_free_bytes >= needed:
-        return ""
-    return (
-        f"its disk has {facts.disk_free_bytes >> 20} MiB free, and the image needs "
-        f"{needed >> 20} MiB"
-    )
+    """Compare what is free with what is needed, and a margin: a full disk stops what runs there."""
+    engine, state = wanted.room.engine_bytes, wanted.room.state_bytes
+    rows = [
+        ("of the engine's images", facts.disk_free_bytes, engine),
+        ("of the state folder", facts.state_free_bytes, state),
+    ]
+    if facts.one_disk:
+        rows = [("", facts.disk_free_bytes, engine + state)]
+    short = [
+        f"its disk{f' {what}' if what else ''} has {free >> 20} MiB free, and the image needs "
+        f"{(needed + DISK_MARGIN_BYTES) >> 20} MiB while it comes"
+        for what, free, needed in rows
+        if needed and free < needed + DISK_MARGIN_BYTES
+    ]
+    return "; ".join(short)
 
 
 def _clock(facts: Facts, wanted: Wanted, now: float) -> str:

@@ -60,6 +60,11 @@ class Standing:
     token: str = ""
 
     @property
+    def ordered(self) -> bool:
+        """Whether it was told to change, and what came of that is not known here."""
+        return self.phase == "swapping" or self.result == "unknown"
+
+    @property
     def failed(self) -> bool:
         return self.result is not None and self.result not in GOOD | {"reverted"}
 

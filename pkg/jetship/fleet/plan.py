@@ -6,6 +6,7 @@ may both have changed since.
 
 import functools
 import hashlib
+import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from jetship.errors import ConfigError
+from jetship.fleet.journal import GOOD, Result
 from jetship.fleet.model import Health, SwapOrder
 from jetship.targets.device import Device
 from jetship.targets.strategy import Strategy
@@ -32,6 +34,8 @@ class PinnedImage:
         name: repository:tag, for people.
         id: "sha256:...", the digest of its config.
         version: of the wheel that is in it.
+        diff_ids: digests of its layers, from the bottom up.
+        size_bytes: of all its layers, unpacked.
         reference: repository@sha256:..., by which a registry gives it; "" where none has it.
     """
 
@@ -39,6 +43,8 @@ class PinnedImage:
     name: str
     id: str
     version: str
+    diff_ids: tuple[str, ...]
+    size_bytes: int
     reference: str = ""
 
 
@@ -62,7 +68,7 @@ class Setup:
     def runtime(self) -> str:
         """The container runtime that the words ask for, or ""."""
         words = [*self.create, ""]
-        for one, other in zip(words, words[1:], strict=False):
+        for one, other in itertools.pairwise(words):
             if one == "--runtime":
                 return other
             if one.startswith("--runtime="):
@@ -111,6 +117,9 @@ class Plan:
         setups: one for each target and board that occur.
         health: when a new container is taken for well.
         strategy: how the rollout goes.
+        action: "rollback" brings devices back to what they had before; it needs no images, and
+            its waves say only how many go at once.
+        to: the rollout that is gone back to; "": whichever was before.
     """
 
     app: str
@@ -120,6 +129,13 @@ class Plan:
     setups: tuple[Setup, ...]
     health: Health
     strategy: Strategy
+    action: Literal["deploy", "rollback"] = "deploy"
+    to: str = ""
+
+    @property
+    def good(self) -> frozenset[Result]:
+        """The results that the plan wants."""
+        return GOOD if self.action == "deploy" else frozenset({"reverted", "already"})
 
     @functools.cached_property
     def by_name(self) -> Mapping[str, PlannedDevice]:
@@ -186,6 +202,11 @@ class Plan:
 _PLAN = TypeAdapter(Plan)
 
 
+def rollout_of(release: str) -> str:
+    """Return the rollout that brought a device to a release."""
+    return release.rpartition(".")[0]
+
+
 def same_config(release: str, other: str) -> bool:
     """Return whether two releases of devices were made by the same words."""
     return bool(release) and release.rpartition(".")[2] == other.rpartition(".")[2]
@@ -225,6 +246,20 @@ def _canaries_first(devices: Sequence[Device], canaries: int) -> list[Device]:
     return [*first, *(device for device in devices if device.name not in chosen)]
 
 
+def planned(device: Device) -> PlannedDevice:
+    """Return a device as a plan has it."""
+    return PlannedDevice(
+        name=device.name,
+        address=str(device.address),
+        board=device.board.name,
+        target=device.target.id,
+        identity=str(device.identity.resolve()) if device.identity else "",
+        known_hosts=str(device.known_hosts.resolve()) if device.known_hosts else "",
+        python=device.python,
+        state=device.state,
+    )
+
+
 def make_plan(
     *,
     app: str,
@@ -237,7 +272,7 @@ def make_plan(
     """Return the plan of a rollout to these devices."""
     return Plan(
         app=app,
-        devices=tuple(map(_planned, devices)),
+        devices=tuple(map(planned, devices)),
         waves=tuple(waves_of(devices, strategy)),
         images=tuple(images),
         setups=tuple(setups),
@@ -246,14 +281,19 @@ def make_plan(
     )
 
 
-def _planned(device: Device) -> PlannedDevice:
-    return PlannedDevice(
-        name=device.name,
-        address=str(device.address),
-        board=device.board.name,
-        target=device.target.id,
-        identity=str(device.identity or ""),
-        known_hosts=str(device.known_hosts or ""),
-        python=device.python,
-        state=device.state,
+def plan_back(
+    *, app: str, devices: Sequence[Device], health: Health, strategy: Strategy, to: str = ""
+) -> Plan:
+    """Return the plan by which devices go back to what they had, all of them at once."""
+    everybody = Wave("wave", tuple(device.name for device in devices), strategy.parallel)
+    return Plan(
+        app=app,
+        devices=tuple(map(planned, devices)),
+        waves=(everybody,),
+        images=(),
+        setups=(),
+        health=health,
+        strategy=strategy,
+        action="rollback",
+        to=to,
     )

@@ -8,12 +8,10 @@ import concurrent.futures
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
-from jetship import console
 from jetship.errors import RolloutError
-from jetship.fleet.journal import GOOD, Journal, Standing, State
+from jetship.fleet.journal import GOOD, Journal, Result, Standing, State
 from jetship.fleet.onedevice import Ended, OneDevice
 from jetship.fleet.plan import Plan, PlannedDevice, shortened
 from jetship.fleet.sessions import InterruptedRolloutError, Sessions
@@ -52,18 +50,31 @@ class Rollout:
             JetshipError: the journal cannot be written.
         """
         try:
-            if not self._state.stopped:
-                self._ask_all()
-            if not self._stops():
-                self._waves()
-            self._go_back()
+            if self.plan.action == "rollback":
+                self._return_all()
+            else:
+                self._deploy()
         except (KeyboardInterrupt, InterruptedRolloutError) as error:
             self.sessions.interrupt()
             self.journal.write("interrupted")
             raise KeyboardInterrupt from error
-        good = all(standing.result in GOOD for standing in self._state.devices.values())
-        self.journal.write("finished", outcome="complete" if good else "partial")
+        good = self.plan.good
+        whole = all(standing.result in good for standing in self._state.devices.values())
+        self.journal.write("finished", outcome="complete" if whole else "partial")
         return self._state
+
+    def _deploy(self) -> None:
+        self._ask_all()
+        if not self._stops():
+            self._waves()
+        if self._state.stopped and self.plan.strategy.rollback == "all":
+            self._each(self._with("committed"), self.plan.strategy.parallel, self._take_back)
+
+    def _return_all(self) -> None:
+        self._each(self._with(None), self.plan.strategy.parallel, self._return)
+
+    def _with(self, result: Result | None) -> list[PlannedDevice]:
+        return [one for one in self.plan.devices if self._standing(one.name).result == result]
 
     @property
     def _state(self) -> State:
@@ -89,7 +100,10 @@ class Rollout:
 
     def _ask_all(self) -> None:
         """Ask all devices that have no result, before anything is changed on any of them."""
-        waiting = [one for one in self.plan.devices if self._standing(one.name).result is None]
+        waiting = [*self._with(None), *self._with("unknown")]
+        if self._state.stopped:
+            # Nobody begins any more; only what was under way has still to be found out.
+            waiting = [one for one in waiting if self._standing(one.name).ordered]
         self._each(waiting, ASKED_AT_ONCE, self._ask)
 
     def _ask(self, device: PlannedDevice) -> None:
@@ -139,14 +153,13 @@ class Rollout:
         if self.journal.write_if(self._in_bounds, "started", device=device.name):
             self._end(device, self.work.change(device))
 
-    def _go_back(self) -> None:
-        """Where a rollout that stopped takes all with it, bring back what has the new image."""
-        if not self._state.stopped or self.plan.strategy.rollback != "all":
-            return
-        devices = [
-            one for one in self.plan.devices if self._standing(one.name).result == "committed"
-        ]
-        self._each(devices, self.plan.strategy.parallel, self._return)
+    def _take_back(self, device: PlannedDevice) -> None:
+        """Bring a device back that has the image of a rollout which stopped."""
+        ended = self.work.back(device, self._standing(device.name))
+        if ended.result not in ("reverted", "broken"):
+            # Its own container was well, and runs on.
+            ended = replace(ended, result="committed", reason=f"did not go back: {ended.reason}")
+        self._end(device, ended)
 
     def _return(self, device: PlannedDevice) -> None:
         self._end(device, self.work.back(device, self._standing(device.name)))
