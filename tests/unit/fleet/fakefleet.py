@@ -1,4 +1,4 @@
-"""Devices without a network: they keep state and lock as real ones do, and fail as they are told."""
+"""Devices without a network: they keep state and lock as real ones do, and fail as told."""
 
 import dataclasses
 import threading
@@ -125,11 +125,11 @@ class FakeLink:
             progress(100, 100)
         return Sent(1, 100)
 
-    def pull(self, reference, image) -> None:
+    def pull(self, reference, image) -> None:  # noqa: ARG002
         images = (*self.device.facts.images, image)
         self.device.facts = dataclasses.replace(self.device.facts, images=images)
 
-    def swap(self, order, phases=None) -> Outcome:
+    def swap(self, order, phases=None) -> Outcome:  # noqa: ARG002
         device = self.device
         device.ran(device, "swapping")
         device.cut("ordering")
@@ -148,7 +148,7 @@ class FakeLink:
         device.cut("swapping")
         return Outcome(status, device.fails, "log" if device.fails else "", 1.0, order.release)
 
-    def rollback(self, order, phases=None) -> Outcome:
+    def rollback(self, order, phases=None) -> Outcome:  # noqa: ARG002
         device, state = self.device, self.device.facts.state
         device.ran(device, "returning")
         assert state.previous is not None

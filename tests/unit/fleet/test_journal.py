@@ -23,7 +23,7 @@ def test_what_was_written_adds_up_to_the_same_state(begun):
     begun.write("started", device="d0")
     begun.write("sent", device="d0", bytes=100, layers=1)
     begun.write("sent", device="d0", bytes=20, layers=1)
-    begun.write("swapping", device="d0", token="t")
+    begun.write("swapping", device="d0", token="t")  # noqa: S106 - it is none
     begun.write("ended", device="d0", result="rolled-back", reason="no camera", seconds=2.5)
     begun.write("stopped", reason="too many")
     begun.write("finished", outcome="partial")
