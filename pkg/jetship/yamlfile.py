@@ -92,7 +92,10 @@ class Document:
     def problems(
         self, error: ValidationError, model: type[BaseModel], at: Sequence[int | str] = ()
     ) -> list[str]:
-        """Return what a model says of the value at `at`, a line each, with its place."""
+        """Return what a model says of the value at `at`, a line each, with its place.
+
+        Keys are named as seen from there.
+        """
         return [
             _describe(self, {**detail, "loc": (*at, *detail["loc"])}, model, len(at))
             for detail in _apart(error.errors())
@@ -233,7 +236,7 @@ def _apart(details: Sequence[ErrorDetails]) -> list[ErrorDetails]:
 def _describe(document: Document, detail: ErrorDetails, model: type[BaseModel], within: int) -> str:
     location = detail["loc"]
     place = document.place(location)
-    name = ".".join(str(part) for part in location)
+    name = ".".join(str(part) for part in location[within:])
     if detail["type"] == "extra_forbidden":
         known = _known_keys(model, location[within:-1])
         close = difflib.get_close_matches(str(location[-1]), known, n=1)

@@ -95,7 +95,7 @@ def _placer(document: Document, at: Location) -> Callable[[str], str]:
 class _Group:
     """A group of Ansible's; variables with the place that sets them."""
 
-    name: str
+    at: Location
     parents: set[str] = field(default_factory=set)
     variables: dict[str, tuple[object, Location]] = field(default_factory=dict)
 
@@ -112,8 +112,8 @@ class _Ansible:
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self._problems: list[str] = []
-        self._groups: dict[str, _Group] = {"all": _Group("all")}
+        self._problems: dict[str, None] = {}  # each once, in order
+        self._groups: dict[str, _Group] = {"all": _Group(())}
         self._hosts: dict[str, _Host] = {}
         self._depths: dict[str, int] = {}
         self._merged: dict[frozenset[str], dict[str, tuple[object, Location]]] = {}
@@ -130,16 +130,17 @@ class _Ansible:
             self._host(name, at).variables |= self._variables(variables, at)
         self._refuse_folders()
         if not self._hosts and not self._problems:
-            self._problems.append(f"{self._document.path}: it has no hosts")
+            self._problem((), "it has no hosts")
         if self._has_a_loop():
-            return [], self._problems
-        return [row for name in self._hosts for row in self._device(name)], self._problems
+            return [], [*self._problems]
+        found = [row for name in self._hosts for row in self._device(name)]
+        return found, [*self._problems]
 
     def _problem(self, at: Location, message: str) -> None:
-        self._problems.append(f"{self._document.place(at)}: {message}")
+        self._problems[f"{self._document.place(at)}: {message}"] = None
 
     def _read_group(self, name: str, body: object, at: Location) -> None:
-        group = self._groups.setdefault(name, _Group(name))
+        group = self._groups.setdefault(name, _Group(at))
         if body is None:
             return
         if not isinstance(body, dict):
@@ -197,7 +198,7 @@ class _Ansible:
             try:
                 self._depth(name, ())
             except ConfigError as error:
-                self._problem((name,), error.what)
+                self._problem(self._groups[name].at, error.what)
                 return True
         return False
 
@@ -262,9 +263,7 @@ class _Ansible:
                 continue
             value, at = variables[spelled]
             if isinstance(value, str) and "{{" in value:
-                self._problem(
-                    at, f"{spelled} of {name} is a template, which only Ansible itself fills in"
-                )
+                self._problem(at, f"{spelled} is a template, which only Ansible itself fills in")
             elif spelled != "ansible_python_interpreter" or not str(value).startswith("auto"):
                 row[key], places[key] = value, at
         row["groups"] = sorted(groups - _OF_EVERYBODY)
@@ -273,10 +272,9 @@ class _Ansible:
         except ValidationError as error:
             for detail in error.errors():
                 key = str(detail["loc"][0]) if detail["loc"] else ""
-                spelled = ".".join(VARIABLES.get(key, (key,))[:1])
-                self._problem(
-                    places.get(key, host.at), f"{name}: {spelled}: {yamlfile.sentence(detail)}"
-                )
+                said = VARIABLES[key][0] if key in places else name
+                place = places.get(key, host.at)
+                self._problem(place, f"{said}: {yamlfile.sentence(detail)}")
             return
         document = self._document
         yield Placed(

@@ -10,8 +10,8 @@ from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 from jetship.targets.words import Word
 from jetship.yamlfile import Strict
 
-Seconds = Annotated[float, Field(gt=0, lt=1e9)]
-SecondsOrNone = Annotated[float, Field(ge=0, lt=1e9)]
+Seconds = Annotated[float, Field(gt=0, lt=1e9, allow_inf_nan=False)]
+SecondsOrNone = Annotated[float, Field(ge=0, lt=1e9, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)

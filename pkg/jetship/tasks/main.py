@@ -10,6 +10,7 @@ from jetship.tasks.images import image, matrix, smoke
 from jetship.tasks.machine import doctor, pins, targets
 from jetship.tasks.probe import probe
 from jetship.tasks.program import JetshipProgram
+from jetship.tasks.schema import schema
 from jetship.tasks.toolchains import toolchain
 from jetship.tasks.wheels import build
 
@@ -22,6 +23,7 @@ def namespace() -> Collection:
         image,
         smoke,
         matrix,
+        schema,
         toolchain,
         targets,
         doctor,
