@@ -43,12 +43,12 @@ _SHELL = "#!/bin/sh\n"
 _SERVES = """\
 trap 'exit 0' TERM INT
 echo "fleetops {version} serves"
-{wait}touch /ready
+{wait}touch /dev/shm/ready
 while :; do sleep 1000 & wait $!; done
 """
 _SERVICES = {
     "crashes": 'echo "fleetops {version}: no such camera" >&2\nexit 3\n',
-    "dies": 'touch /ready\necho "fleetops {version} serves"\nsleep {seconds}\n'
+    "dies": 'touch /dev/shm/ready\necho "fleetops {version} serves"\nsleep {seconds}\n'
     'echo "fleetops {version}: out of film" >&2\nexit 4\n',
 }
 _HEALTH = {
@@ -126,6 +126,7 @@ def _base(folder: Path, kilobytes: int) -> Path:
         (fresh / "etc/passwd").write_text(
             "root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"
         )
+        (fresh / "etc/group").write_text("root:x:0:\nvideo:x:44:\nnobody:x:65534:\n")
         (fresh / "base.bin").write_bytes(_noise("base", kilobytes))
         fresh.rename(tree)
     return tree
@@ -156,7 +157,7 @@ def _write_service(root: Path, version: str, behaviour: Behaviour, seconds: int)
     answer = json.dumps({"ok": well, "version": version})
     scripts = {
         SERVICE: service.format(version=version, seconds=seconds, wait=wait),
-        HEALTHY: _HEALTH.get(behaviour, "exec test -e /ready\n"),
+        HEALTHY: _HEALTH.get(behaviour, "exec test -e /dev/shm/ready\n"),
         SELFTEST: f"echo '{answer}'\nexit {0 if well else 1}\n",
     }
     (root / "bin").mkdir(parents=True)

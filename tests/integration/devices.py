@@ -31,8 +31,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from docker import DockerClient
 from arm64images import Image
+from docker import DockerClient
 from engine import ensure_emulation, install
 from jetship import proc
 from product import wait_until
@@ -40,13 +40,12 @@ from product import wait_until
 FOLDER = Path("/var/tmp/jetship-fleets")
 FLEETS = 200
 ORIN = "# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, EABI: aarch64, DATE: Wed Jan  8 01:49:37 UTC 2025"  # fmt: skip # noqa: E501
-USERS = ("root", "robot")
-FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+REGISTRY_OPTION = "--insecure-registry=10.77.0.0/16"
+FAKETIME = f"/usr/lib/{os.uname().machine}-linux-gnu/faketime/libfaketime.so.1"
 _PACKAGES = {
     "ip": "iproute2",
     "unshare": "util-linux",
     "dockerd": "docker.io",
-    "docker-init": "tini",
     "/usr/bin/python3": "python3-minimal",
     "/usr/sbin/sshd": "openssh-server",
     "ssh": "openssh-client",
@@ -160,7 +159,9 @@ class Device:
                 text=True,
             )
         self._pid = int(self._told() or 0)
-        peer = ("peer", "name", "eth0", "netns", self._pid)
+        # A device keeps its network card: neighbours have noted its address.
+        card = "02:4a:{:02x}:{:02x}:{:02x}:{:02x}".format(*map(int, self.address.split(".")))
+        peer = ("peer", "name", "eth0", "address", card, "netns", self._pid)
         _good("ip", "link", "add", self.wire, "type", "veth", *peer)
         bridge = self.wire.partition("-")[0]
         _good("ip", "link", "set", self.wire, "master", bridge, "up")
@@ -321,12 +322,13 @@ class Device:
     def start_sshd(self) -> None:
         """Start its sshd; returns when that answers."""
         self._serve("sshd", "/usr/sbin/sshd", "-D", "-e")
-        self._wait_for("sshd", lambda: _listens(self.address))
+        self._wait_for("sshd", lambda: _listens(self.address, 22))
 
     def kill_sshd(self, *, sessions: bool = True) -> None:
         """Kill its sshd, and the sessions that it has."""
         if sessions:
-            self.kill("sshd")
+            for name in ("sshd", "sshd-session", "sshd-auth"):
+                self.kill(name)
         else:
             listener = self._servers["sshd"].pid
             os.kill(_only_child(listener), signal.SIGKILL)
@@ -356,7 +358,9 @@ class Device:
         """Start its dockerd, which starts its containers with a restart policy."""
         group = self.cgroup
         options = ("--iptables=false", "--bridge=none", f"--cgroup-parent={group}")
-        self._serve("dockerd", "dockerd", *options, *self.engine_options)
+        # What a Jetson's package nvidia-container-toolkit adds; here it has no GPU to give.
+        nvidia = (f"--add-runtime=nvidia={proc.find('runc')}",) if self.release else ()
+        self._serve("dockerd", "dockerd", *options, *nvidia, *self.engine_options)
         if wait:
             self.wait_for_engine()
 
@@ -427,6 +431,7 @@ class Device:
 
         There is no clock of a namespace's own in Linux; libfaketime answers for it.
         """
+        install("faketime", "faketime")
         self.skew_seconds = skew_seconds
         self._write_settings()
         config = (self.folder / "etc/ssh/sshd_config").read_text()
@@ -480,6 +485,13 @@ class Fleet:
         options = ["-F", self.ssh_config, "-o", "BatchMode=yes", "-o", "ConnectTimeout=3"]
         return proc.run(["ssh", *options, f"{user}@{device.address}", *words])
 
+    def send(
+        self, device: Device, data: bytes, command: str, user: str = "root"
+    ) -> "subprocess.CompletedProcess[bytes]":
+        """Run a command on a device that reads `data`."""
+        argv = ["ssh", "-F", self.ssh_config, f"{user}@{device.address}", command]
+        return subprocess.run(argv, input=data, capture_output=True, check=False)
+
 
 @contextlib.contextmanager
 def running_fleet(
@@ -521,6 +533,34 @@ def running_fleet(
                 device.power_off()
 
 
+@contextlib.contextmanager
+def running_registry(fleet: Fleet) -> Iterator[str]:
+    """Yield the address, "10.77.N.1:5000", of a registry that the devices reach, over plain HTTP.
+
+    Their engines, and the one that pushes, need the option `REGISTRY_OPTION`.
+    """
+    install("docker-registry", "docker-registry")
+    folder, address = fleet.folder / "registry", f"{fleet.address}:5000"
+    folder.mkdir()
+    (folder / "config.yml").write_text(
+        f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {folder}/data}}}}\n"
+        f"http: {{addr: '{address}'}}\n"
+    )
+    argv = ["docker-registry", "serve", folder / "config.yml"]
+    with (
+        (folder / "log").open("wb") as log,
+        subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as child,
+    ):
+        try:
+            wait_until(
+                lambda: _listens(fleet.address, 5000) or child.poll() is not None, "its start"
+            )
+            assert child.poll() is None, (folder / "log").read_text()
+            yield address
+        finally:
+            child.terminate()
+
+
 def _start(devices: Sequence[Device]) -> None:
     for device in devices:
         device.boot()
@@ -545,14 +585,11 @@ def _device(  # noqa: PLR0917
 @contextlib.contextmanager
 def _own_number() -> Iterator[tuple[int, Path]]:
     """Yield a number that no other fleet has, with its folder; the bridge of that number is up."""
-    FOLDER.mkdir(exist_ok=True)
+    sweep_all()
     for number in range(FLEETS):
-        with (FOLDER / f"{number}.lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+        with _locked(number) as mine:
+            if not mine:
                 continue
-            _sweep(number)
             folder = FOLDER / str(number)
             folder.mkdir()
             bridge = f"jsf{number}"
@@ -565,6 +602,28 @@ def _own_number() -> Iterator[tuple[int, Path]]:
                 _sweep(number)
             return
     raise AssertionError(f"{FLEETS} fleets run already")
+
+
+@contextlib.contextmanager
+def _locked(number: int) -> Iterator[bool]:
+    """Yield whether nobody else has the number; nobody else gets it before the end."""
+    with (FOLDER / f"{number}.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def sweep_all() -> None:
+    """Remove what killed test runs have left."""
+    FOLDER.mkdir(exist_ok=True)
+    for file in FOLDER.glob("*.lock"):
+        number = int(file.stem)
+        with _locked(number) as mine:
+            if mine:
+                _sweep(number)
 
 
 def _sweep(number: int) -> None:
@@ -595,10 +654,10 @@ def _good(*argv: str | Path | int) -> None:
     assert done.ok, f"{' '.join(map(str, argv))}: {done.stderr}"
 
 
-def _listens(address: str) -> bool:
+def _listens(address: str, port: int) -> bool:
     with socket.socket() as tried:
         tried.settimeout(1)
-        return tried.connect_ex((address, 22)) == 0
+        return tried.connect_ex((address, port)) == 0
 
 
 def _engine_answers(path: Path) -> bool:
