@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
+from jetship import proc
 from jetship.fleet.model import Link, LinkError, LockedError, Outcome
 from jetship.fleet.plan import PlannedDevice
 
@@ -42,17 +43,13 @@ class Sessions:
         self._opener = opener
         self._own = own
         self._wait = wait
-        self._links: dict[int, Link] = {}
-        self._lock = threading.Lock()
+        self._stopper = proc.Stopper()
         self._interrupted = threading.Event()
 
     def interrupt(self) -> None:
         """End all sessions, and let none begin."""
         self._interrupted.set()
-        with self._lock:
-            links = list(self._links.values())
-        for link in links:
-            link.close()
+        self._stopper.stop()
 
     def require_going_on(self) -> None:
         """Stop here where somebody has interrupted the rollout.
@@ -80,17 +77,11 @@ class Sessions:
             LinkError: there is none, or it was cut.
             InterruptedRolloutError: the rollout was interrupted.
         """
-        with self._as_interruption():
+        with self._as_interruption(), proc.with_stopper(self._stopper):
             link = self._patiently(device)
-            with self._lock:
-                self._links[id(link)] = link
-            try:
+            with contextlib.closing(link):
                 self.require_going_on()
                 yield link
-            finally:
-                with self._lock:
-                    del self._links[id(link)]
-                link.close()
 
     def _patiently(self, device: PlannedDevice) -> Link:
         end = time.monotonic() + LOCK_SECONDS
@@ -109,6 +100,8 @@ class Sessions:
         """Tell a link that `interrupt` has cut from one that the network has."""
         try:
             yield
+        except proc.StoppedError as error:
+            raise InterruptedRolloutError from error
         except LinkError as error:
             if self._interrupted.is_set():
                 raise InterruptedRolloutError from error
