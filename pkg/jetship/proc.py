@@ -213,6 +213,36 @@ def run(
     return _finish(_Launch(words, env, cwd, *sinks), seconds)
 
 
+@contextlib.contextmanager
+def conversation(
+    argv: Sequence[str | Path], errors: IO[bytes]
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a program that is spoken to through its stdin and stdout; it ends with the body.
+
+    Args:
+        argv: program and arguments.
+        errors: the file that gets its stderr.
+
+    Raises:
+        ToolMissingError: the program does not exist, or cannot be executed on this machine.
+    """
+    words = tuple(str(word) for word in argv)
+    console.debug(f"+ {shown(words)}")
+    launch = _Launch(words, None, None, subprocess.PIPE, errors, subprocess.PIPE)
+    stopper = _stopper.get() or Stopper()
+    with _start(launch) as child, _watcher.watching(child), stopper.watching(child):
+        try:
+            yield child
+            if child.stdin:
+                child.stdin.close()
+            child.wait(STOP_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            stop_group(child)
+        except BaseException:
+            stop_group(child)
+            raise
+
+
 @dataclass(frozen=True)
 class _Launch:
     """How a program is started."""
@@ -222,6 +252,7 @@ class _Launch:
     cwd: Path | None
     stdout: IO[bytes] | int
     stderr: IO[bytes] | int
+    stdin: int = subprocess.DEVNULL
 
 
 def _finish(launch: _Launch, seconds: float | None) -> Finished:
@@ -247,7 +278,7 @@ def _start(launch: _Launch) -> "subprocess.Popen[bytes]":
             launch.argv,
             env=launch.env,
             cwd=launch.cwd,
-            stdin=subprocess.DEVNULL,
+            stdin=launch.stdin,
             stdout=launch.stdout,
             stderr=launch.stderr,
             start_new_session=True,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from jetship.errors import DownloadError, RolloutError
+from jetship.errors import RolloutError
 from jetship.fleet.layers import LayeredImage
 
 Mode = Literal["replace", "beside"]
@@ -222,11 +222,16 @@ class DiskFullError(LinkError):
 
 
 class RefusedError(LinkError):
-    """The device did not do it, and nothing changed: the image is not there, the engine is away."""
+    """The device did not do it, and nothing changed.
 
+    `kind` says why for programs: "engine" (its docker command fails), "image" (it is not there, or
+    is another one), "previous" (there is none, or another is meant), "unfinished" (an earlier
+    change cannot be ended yet), "digest", "disk", "request".
+    """
 
-class TransferError(DownloadError):
-    """What is to be sent is damaged on this machine."""
+    def __init__(self, what: str, *, why: str = "", fix: str = "", kind: str = "") -> None:
+        super().__init__(what, why=why, fix=fix)
+        self.kind = kind
 
 
 class Link(Protocol):
@@ -243,7 +248,7 @@ class Link(Protocol):
             LostError: the link was cut; what arrived stays, and the next session goes on there.
             DiskFullError: it has not enough room.
             RefusedError: its engine refuses the image.
-            TransferError: a layer is damaged in this machine's cache.
+            DownloadError: a layer is damaged in this machine's cache.
         """
 
     def pull(self, reference: str, image: str) -> None:

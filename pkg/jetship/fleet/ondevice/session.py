@@ -1,0 +1,193 @@
+"""One session: requests on stdin, answers on stdout, a JSON object a line each.
+
+    request: {"do": "hello" | "offer" | "layer" | "load" | "pull" | "swap" | "rollback", ...}
+    answers: {"answer": ...} | {"refused": kind, "what": ..., "fix": ...} | {"phase": word}
+
+The bytes of a layer follow their request. The session ends with stdin; what is being changed then
+is changed to its end nevertheless.
+"""
+
+import json
+import os
+import re
+import signal
+import sys
+from typing import Any, Callable, Dict
+
+from jetship.fleet.ondevice.containers import OWN_WORDS
+from jetship.fleet.ondevice.engine import Engine, EngineError
+from jetship.fleet.ondevice.facts import device_facts
+from jetship.fleet.ondevice.folder import Folder, RefusedError
+from jetship.fleet.ondevice.supervise import Tell, supervised
+from jetship.fleet.ondevice.swap import Changer
+from jetship.fleet.ondevice.transfer import FULL, Transfer
+
+PROTOCOL = 1
+APP_FORM = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
+RECOVERY_PATIENCE_SECONDS = 30.0
+NO_HEALTH = {"selftest": [], "command": [], "interval": 2.0, "timeout": 60.0, "settle": 5.0}
+DEFAULT_STATE = "~/.local/share/jetship"
+
+Request = Dict[str, Any]
+
+
+def main() -> None:
+    """Serve one deployer."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    send({"jetship": PROTOCOL})
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return
+    try:
+        session = Session(json.loads(line.decode()))
+        send({"answer": session.facts()})
+    except (RefusedError, EngineError, OSError) as error:
+        send(refusal(error))
+        return
+    session.serve()
+
+
+class Session:
+    """A deployer's session with one application; its lock is held until this process ends.
+
+    Args:
+        hello: app, state, who, release, clock, wait.
+
+    Raises:
+        RefusedError: another session has the lock, or the request is none that can be served.
+    """
+
+    def __init__(self, hello: Request) -> None:
+        if hello.get("do") != "hello" or not re.fullmatch(APP_FORM, hello["app"]):
+            raise RefusedError("request", "%r is no name of an application" % hello.get("app"))
+        base = os.path.expanduser(hello["state"] or DEFAULT_STATE)
+        folder = Folder(os.path.join(base, hello["app"]), hello["app"])
+        folder.create()
+        folder.set_clock(hello["clock"])
+        me = {"who": hello["who"], "release": hello["release"]}
+        holder = folder.lock(me, hello["wait"])
+        if holder is not None:
+            raise RefusedError("locked", "another session holds this device", holder=holder)
+        self._folder, self._engine = folder, Engine()
+        self._transfer = Transfer(folder, self._engine)
+
+    def facts(self) -> Dict[str, Any]:
+        """End what an earlier session left, and return what the device says of itself."""
+        self._recover()
+        return device_facts(self._folder, self._engine, self._folder.load())
+
+    def serve(self) -> None:
+        """Answer requests until there are no more; a layer that fails is the last one."""
+        transfer = self._transfer
+        actions: Dict[str, Callable[[Request], Any]] = {
+            "offer": lambda request: transfer.offer(request["image"], request["layers"]),
+            "layer": lambda request: transfer.receive(request, sys.stdin.buffer),
+            "load": lambda request: transfer.load(
+                request["image"], request["config"], request["layers"]
+            ),
+            "pull": lambda request: transfer.pull(request["reference"], request["image"]),
+            "swap": self._swap,
+            "rollback": self._rollback,
+        }
+        for line in iter(sys.stdin.buffer.readline, b""):
+            request = json.loads(line.decode())
+            try:
+                send({"answer": actions[request["do"]](request)})
+            except (RefusedError, EngineError, OSError) as error:
+                send(refusal(error))
+                if request["do"] == "layer":
+                    # The rest of it is on its way, and would be read as requests.
+                    return
+            except EOFError:
+                return
+
+    def _recover(self) -> None:
+        """End what an earlier session left; where the engine is away, that stays as it is."""
+        try:
+            if self._folder.load()["swap"]:
+                supervised(self._again, self._again, lambda _: None)
+            else:
+                Changer(self._folder, self._engine, lambda _: None).adopt()
+        except (EngineError, OSError) as error:
+            self._folder.note("not recovered", reason=str(error))
+
+    def _swap(self, request: Request) -> Any:
+        changer = self._changer()
+        settings = {key: request[key] for key in ("create", "command", "health")}
+        for word in settings["create"]:
+            if word.startswith(OWN_WORDS):
+                raise RefusedError("request", "%s is not the user's to say" % word)
+        if not self._transfer.has(request["image"]):
+            raise RefusedError("image", "the device's engine has no image %s" % request["image"])
+        if changer.already(request["image"], settings):
+            release = self._folder.load()["current"]["release"]
+            return {"status": "already", "reason": "", "logs": "", "release": release, "seconds": 0}
+        entry = changer.new_entry(request["image"], request["release"], settings)
+        changer.begin(request, entry)
+        return self._change()
+
+    def _rollback(self, request: Request) -> Any:
+        changer = self._changer()
+        entry = changer.previous_entry()
+        if request["to"] not in ("", entry["release"]):
+            text = "the previous release here is %s, not %s" % (entry["release"], request["to"])
+            raise RefusedError("previous", text)
+        health = request["health"] or (entry["settings"] or {}).get("health") or NO_HEALTH
+        changer.begin(dict(request, health=health), entry)
+        return self._change()
+
+    def _changer(self) -> Changer:
+        """Return what can begin a change.
+
+        Raises:
+            RefusedError: an earlier one is not ended yet.
+        """
+        if self._folder.load()["swap"]:
+            self._recover()
+        if self._folder.load()["swap"]:
+            text = "an earlier change of this device could not be ended yet"
+            raise RefusedError("unfinished", text)
+        return Changer(self._folder, self._engine, lambda _: None)
+
+    def _change(self) -> Any:
+        outcome = supervised(self._first, self._again, lambda word: send({"phase": word}))
+        reason = "the program that does it was killed again and again"
+        killed = {"status": "broken", "reason": reason, "logs": "", "release": "", "seconds": 0}
+        return outcome or killed
+
+    def _first(self, tell: Tell) -> Any:
+        return self._in_child(tell).change()
+
+    def _again(self, tell: Tell) -> Any:
+        return self._in_child(tell).recover(RECOVERY_PATIENCE_SECONDS)
+
+    def _in_child(self, tell: Tell) -> Changer:
+        changer = Changer(self._folder, self._engine, lambda word: tell("phase", word))
+        signal.signal(signal.SIGTERM, lambda *_: changer.terminate())
+        return changer
+
+
+def send(message: Dict[str, Any]) -> None:
+    """Write a line; where nobody reads any more, the work goes on nevertheless."""
+    try:
+        sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # Python would try once more at its end, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def refusal(error: Exception) -> Dict[str, Any]:
+    """Return the answer that says why something was not done."""
+    if isinstance(error, EngineError):
+        fix = "look after the engine: `systemctl status docker` on the device"
+        error = RefusedError("engine", str(error), fix)
+    elif not isinstance(error, RefusedError):
+        full = isinstance(error, OSError) and error.errno in FULL
+        error = RefusedError("full" if full else "disk", "the device's disk: %s" % error)
+    return dict(error.more, refused=error.kind, what=error.what, fix=error.fix)
+
+
+if __name__ == "__main__":
+    main()
