@@ -39,6 +39,7 @@ from product import wait_until
 
 FOLDER = Path("/var/tmp/jetship-fleets")
 FLEETS = 200
+BUILDER = 200
 ORIN = "# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, EABI: aarch64, DATE: Wed Jan  8 01:49:37 UTC 2025"  # fmt: skip # noqa: E501
 REGISTRY_OPTION = "--insecure-registry=10.77.0.0/16"
 FAKETIME = f"/usr/lib/{os.uname().machine}-linux-gnu/faketime/libfaketime.so.1"
@@ -454,11 +455,16 @@ class Device:
 
 @dataclass(frozen=True)
 class Fleet:
-    """Devices behind one bridge, and the keys of who may log in to them."""
+    """Devices behind one bridge, and the keys of who may log in to them.
+
+    `builder` is another machine in that network, whose engine the deployer uses: so it has the
+    images of a test alone, and may push to a registry of the test's.
+    """
 
     folder: Path
     number: int
     devices: tuple[Device, ...]
+    builder: Device
 
     @property
     def identity(self) -> Path:
@@ -518,7 +524,8 @@ def running_fleet(
             _device(folder, number, index, disk_mb, release, tuple(engine_options))
             for index in range(1, count + 1)
         )
-        fleet = Fleet(folder, number, devices)
+        builder = _device(folder, number, BUILDER, 0, "", tuple(engine_options))
+        fleet = Fleet(folder, number, devices, builder)
         fleet.known_hosts.write_text("".join(device.host_key for device in devices))
         fleet.ssh_config.write_text(
             f"Host 10.77.{number}.*\n  User root\n  IdentityFile {fleet.identity}\n"
@@ -526,10 +533,10 @@ def running_fleet(
             f"  UserKnownHostsFile {fleet.known_hosts}\n  GlobalKnownHostsFile none\n"
         )
         try:
-            _start(devices)
+            _start((*devices, builder))
             yield fleet
         finally:
-            for device in devices:
+            for device in (*devices, builder):
                 device.power_off()
 
 
@@ -579,7 +586,8 @@ def _device(  # noqa: PLR0917
     shutil.copy(folder / "key.pub", own / "etc/ssh/fleet_key.pub")
     address = f"10.77.{number}.{index + 1}"
     wire = f"jsf{number}-{index}"
-    return Device(f"device{index}", address, own, wire, disk_mb, release, 0, options)
+    name = "builder" if index == BUILDER else f"device{index}"
+    return Device(name, address, own, wire, disk_mb, release, 0, options)
 
 
 @contextlib.contextmanager
