@@ -6,6 +6,7 @@ import jetship
 from jetship.tasks.bench import bench
 from jetship.tasks.caches import cache
 from jetship.tasks.check import check
+from jetship.tasks.fleet import deploy, rollback, status
 from jetship.tasks.images import image, matrix, smoke
 from jetship.tasks.machine import doctor, pins, targets
 from jetship.tasks.probe import probe
@@ -23,6 +24,9 @@ def namespace() -> Collection:
         image,
         smoke,
         matrix,
+        deploy,
+        status,
+        rollback,
         schema,
         toolchain,
         targets,
