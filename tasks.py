@@ -24,6 +24,10 @@ TEST_PACKAGES = {
     "gpg": "gpg",
     "gpg-agent": "gpg-agent",
     "chromium": "chromium",
+    "ip": "iproute2",
+    "/usr/bin/python3": "python3-minimal",
+    "faketime": "faketime",
+    "docker-registry": "docker-registry",
 }
 
 

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _BUILDING = frozenset({"build", "image", "smoke", "bench"})
+_FLEET = frozenset({"deploy", "status", "rollback"})
 _TAKEN_BY = {
-    "targets_file": _BUILDING | {"check", "matrix", "toolchain", "targets", "pins"},
-    "deploy": _BUILDING | {"matrix", "toolchain"},
-    "dist": _BUILDING,
+    "targets_file": _BUILDING | {"check", "matrix", "toolchain", "targets", "pins"} | _FLEET,
+    "deploy": _BUILDING | {"matrix", "toolchain"} | _FLEET,
+    "dist": _BUILDING | {"deploy"},
 }
 _carried: dict[str, str] = {}
 

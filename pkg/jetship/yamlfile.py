@@ -1,8 +1,10 @@
 """YAML at the boundary: strict reading, and every error with its file, line and column."""
 
 import difflib
+import functools
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_origin
 
@@ -19,16 +21,21 @@ ModelT = TypeVar("ModelT", bound="Strict")
 
 
 class FileError(ConfigError):
-    """A file whose content is wrong, with each problem as a line that begins with its place."""
+    """A file whose content is wrong, with each problem as a line that begins with its place.
+
+    Problems of a file that it names come behind its own.
+    """
 
     def __init__(self, path: Path, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
-        super().__init__(summary(path, sorted(problems, key=_in_the_file)))
+        super().__init__(summary(path, sorted(problems, key=lambda one: _in_the_file(path, one))))
 
 
-def _in_the_file(problem: str) -> tuple[int, ...]:
-    found = re.search(r":(\d+):(\d+): ", problem)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+def _in_the_file(path: Path, problem: str) -> tuple[bool, str, int, int]:
+    found = re.match(r"(.*?):(\d+):(\d+): ", problem)
+    if found is None:
+        return False, "", 0, 0
+    return found[1] != str(path), found[1], int(found[2]), int(found[3])
 
 
 class Strict(BaseModel):
@@ -66,6 +73,44 @@ _Loader.yaml_constructors = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class Document:
+    """A YAML file that was read: its values, and where in the file each of them stands.
+
+    The values belong to all who read the file: they are looked at and never changed.
+    """
+
+    path: Path
+    data: Any
+    _root: yaml.Node | None
+
+    def place(self, location: Sequence[int | str]) -> str:
+        """Return file:line:column of a key, or of the nearest one around it."""
+        node = _locate(self._root, location)
+        return str(self.path) if node is None else _place(self.path, node)
+
+    def problems(
+        self, error: ValidationError, model: type[BaseModel], at: Sequence[int | str] = ()
+    ) -> list[str]:
+        """Return what a model says of the value at `at`, a line each, with its place.
+
+        Keys are named as seen from there.
+        """
+        return [
+            _describe(self, {**detail, "loc": (*at, *detail["loc"])}, model, len(at))
+            for detail in _apart(error.errors())
+        ]
+
+
+def read(path: Path) -> Document:
+    """Read a YAML or JSON file.
+
+    Raises:
+        ConfigError: the file is missing or is not YAML.
+    """
+    return _parse(path, _text(path))
+
+
 def load(path: Path, model: type[ModelT], context: object = None) -> ModelT:
     """Read a YAML file into a model, whose validators may look at `context`.
 
@@ -73,12 +118,11 @@ def load(path: Path, model: type[ModelT], context: object = None) -> ModelT:
         ConfigError: the file is missing, is not YAML or does not fit the model; every
             problem is listed, each with file, line and column.
     """
-    root, data = _parse(path, _text(path))
+    document = read(path)
     try:
-        return model.model_validate(data, context=context)
+        return model.model_validate(document.data, context=context)
     except ValidationError as error:
-        problems = [_describe(path, root, detail, model) for detail in _apart(error.errors())]
-        raise FileError(path, problems) from error
+        raise FileError(path, document.problems(error, model)) from error
 
 
 def top_level(path: Path, key: str) -> object:
@@ -87,7 +131,7 @@ def top_level(path: Path, key: str) -> object:
     Raises:
         ConfigError: the file is missing or is not YAML.
     """
-    _, data = _parse(path, _text(path))
+    data = read(path).data
     return data.get(key) if isinstance(data, dict) else None
 
 
@@ -97,9 +141,7 @@ def place(path: Path, location: Sequence[int | str]) -> str:
     Raises:
         ConfigError: the file is missing or is not YAML.
     """
-    root, _ = _parse(path, _text(path))
-    node = _locate(root, location)
-    return str(path) if node is None else _place(path, node)
+    return read(path).place(location)
 
 
 def summary(path: Path | str, problems: Sequence[str]) -> str:
@@ -118,7 +160,9 @@ def _text(path: Path) -> str:
         raise ConfigError(f"{path} cannot be read as text", why=str(error)) from error
 
 
-def _parse(path: Path, text: str) -> tuple[yaml.Node | None, Any]:
+# A task asks one file for several things, and a fleet of thousands takes half a second to parse.
+@functools.lru_cache(maxsize=4)
+def _parse(path: Path, text: str) -> Document:
     try:
         loader = _Loader(text)
     except yaml.YAMLError as error:  # a character that no YAML file may hold
@@ -126,13 +170,13 @@ def _parse(path: Path, text: str) -> tuple[yaml.Node | None, Any]:
     try:
         root = loader.get_single_node()
         if root is None:
-            return None, {}
+            return Document(path, {}, None)
         repeated = [
             f"{_place(path, key)}: key {key.value!r} is given twice" for key in _repeats(root)
         ]
         if repeated:
             raise ConfigError(summary(path, repeated))
-        return root, loader.construct_document(root)
+        return Document(path, loader.construct_document(root), root)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
@@ -189,15 +233,12 @@ def _apart(details: Sequence[ErrorDetails]) -> list[ErrorDetails]:
     ]
 
 
-def _describe(
-    path: Path, root: yaml.Node | None, detail: ErrorDetails, model: type[BaseModel]
-) -> str:
+def _describe(document: Document, detail: ErrorDetails, model: type[BaseModel], within: int) -> str:
     location = detail["loc"]
-    node = _locate(root, location)
-    place = _place(path, node) if node is not None else str(path)
-    name = ".".join(str(part) for part in location)
+    place = document.place(location)
+    name = ".".join(str(part) for part in location[within:])
     if detail["type"] == "extra_forbidden":
-        known = _known_keys(model, location[:-1])
+        known = _known_keys(model, location[within:-1])
         close = difflib.get_close_matches(str(location[-1]), known, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else f"; known keys: {', '.join(known)}"
         return f"{place}: unknown key {name!r}{hint}"

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from devices import Fleet, running_fleet
 from jetship.store import Store, default_root
 from jetship.targets.catalog import Catalog
 from jetship.targets.resolve import resolve
@@ -58,3 +59,10 @@ def large_folder(tmp_path) -> Iterator[Path]:
     folder.mkdir()
     yield folder
     shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Iterator[Fleet]:
+    """Two devices, which the tests of a module share."""
+    with running_fleet(2) as running:
+        yield running

@@ -1,12 +1,11 @@
-import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 from jetship.errors import ConfigError
 from jetship.targets.catalog import Catalog
-from jetship.targets.deployment import load_deployment, matrix, own_paths_of, validate
-from jetship.targets.device import Address, device_target
+from jetship.targets.deployment import load_deployment, load_fleet, matrix, own_paths_of
+from jetship.targets.device import Address
 
 CATALOG = Catalog.load()
 REPOSITORY = Path(__file__).parents[2]
@@ -44,12 +43,11 @@ def problems(folder: Path, *changes: tuple[str, str]) -> str:
 
 
 def test_the_repositorys_own_file_is_valid():
-    deployment = load_deployment(REPOSITORY / "deploy.yaml", CATALOG)
+    deployment, fleet = load_fleet(REPOSITORY / "deploy.yaml", CATALOG)
     targets = deployment.resolve_targets(CATALOG)
     assert [t.id for t in targets] == ["sm62-debian-12", "sm72-debian-12", "sm87-debian-12"]
-    boards = {board.name: board for board in CATALOG.boards}
-    given = [device_target(d, boards[d.board], targets) for d in deployment.fleet.devices]
-    assert given == list(targets)
+    assert fleet.targets == targets
+    assert [device.target for device in fleet.devices] == list(targets)
 
 
 def test_the_commented_example_of_own_parts_is_valid(tmp_path):
@@ -101,7 +99,7 @@ def test_matrix_is_what_fromjson_takes(tmp_path):
         (("{arch: 6.2}", "{arch: 7.0}"), "deploy.yaml:9:43: no target has 6.2, the arch of the"),
         (
             ("board: tx2", "board: tx3"),
-            "deploy.yaml:9:43: board 'tx3' is not known; did you mean 'tx2'? known: nano",
+            "deploy.yaml:9:43: board 'tx3' is not known; did you mean 'tx2'? known boards: nano",
         ),
         (("name: two", "name: one"), "deploy.yaml:10:8: a device named 'one' is there already"),
         (("canary: 1", "canary: 3"), "deploy.yaml:11:12: 3 canaries, and the fleet has 2 devices"),
@@ -186,16 +184,8 @@ def test_several_fitting_targets_need_a_choice(tmp_path):
     more = ("  - {arch: 6.2}", '  - {arch: 6.2}\n  - {arch: "6.2,7.0", fat: true}')
     assert "2 targets fit the board 'tx2'; add `target:` with one of" in problems(tmp_path, more)
     chosen = ("board: tx2}", "board: tx2, target: 6.2/debian-12}")
-    deployment = load_deployment(write(tmp_path, more, chosen), CATALOG)
-    tx2 = next(board for board in CATALOG.boards if board.name == "tx2")
-    targets = deployment.resolve_targets(CATALOG)
-    assert device_target(deployment.fleet.devices[0], tx2, targets).id == "sm62-debian-12"
-
-
-def test_validate_names_the_key_where_there_is_no_file(tmp_path):
-    deployment = load_deployment(write(tmp_path), CATALOG)
-    with pytest.raises(ConfigError, match=r"fleet\.devices\.0\.board: board 'tx2' is not known"):
-        validate(deployment, dataclasses.replace(CATALOG, boards=CATALOG.boards[3:]))
+    _, fleet = load_fleet(write(tmp_path, more, chosen), CATALOG)
+    assert fleet.devices[0].target.id == "sm62-debian-12"
 
 
 def test_fleet_and_strategy_may_be_left_out(tmp_path):

@@ -1,9 +1,8 @@
 """The `build:` of a deploy.yaml: what a project's build needs beside its sources."""
 
-from typing import Annotated
+from pydantic import Field, field_validator
 
-from pydantic import Field, StringConstraints, field_validator
-
+from jetship.targets.words import Word
 from jetship.yamlfile import Strict
 
 # What `env` of a deploy.yaml may not set: it is the target's, or leads to the toolchain.
@@ -12,8 +11,6 @@ GIVEN_BY_JETSHIP = frozenset({
     "FORCE_CUDA", "TORCH_CUDA_ARCH_LIST", "_PYTHON_SYSCONFIGDATA_NAME", "_PYTHON_HOST_PLATFORM",
     "JETSHIP_STANDIN_FACTS", "JETSHIP_TARGET", "JETSHIP_SOURCES", "JETSHIP_CCACHE", "TMPDIR",
 })  # fmt: skip
-
-Word = Annotated[str, StringConstraints(min_length=1)]
 
 
 class BuildSettings(Strict):

@@ -1,22 +1,24 @@
 """deploy.yaml: what to build, how its image is called, and which devices get it."""
 
-import difflib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Literal, TypeVar
 
-from pydantic import ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import ConfigDict, Field, ValidationError
 
 from jetship import yamlfile
 from jetship.errors import ConfigError
 from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.catalog import Catalog
-from jetship.targets.device import Device, device_target
+from jetship.targets.fleet import Assembly, Fleet, FleetPlan, one_line
+from jetship.targets.imageplan import ImagePlan
+from jetship.targets.inventory import Placed, own_rows, read_inventory
 from jetship.targets.model import Target
 from jetship.targets.resolve import DEFAULT_PLATFORM, resolve
-from jetship.yamlfile import FileError, Strict
+from jetship.targets.strategy import Health, Strategy
+from jetship.targets.words import TextOrNumber, Word
+from jetship.yamlfile import Document, FileError, Strict
 
 RowT = TypeVar("RowT", bound=Strict)
 Location = tuple[int | str, ...]
@@ -25,36 +27,12 @@ Location = tuple[int | str, ...]
 class TargetRow(Strict):
     """One row of `targets`: the same words as `build --arch … --platform … --fat`."""
 
-    arch: str
+    arch: TextOrNumber
+    """Compute capabilities as in --arch: 6.2, or "6.2,8.7+PTX"."""
     platform: str = DEFAULT_PLATFORM
+    """What is installed on the board; `invoke targets` lists the platforms."""
     fat: bool = False
-
-
-class ImagePlan(Strict):
-    """How images are called, and the command that shows that one works."""
-
-    repository: str
-    smoke: tuple[str, ...] = Field(min_length=1)
-
-    @field_validator("repository")
-    @classmethod
-    def _is_repository(cls, name: str) -> str:
-        part = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
-        if not re.fullmatch(rf"(?:[A-Za-z0-9.-]+(?::\d+)?/)?{part}(?:/{part})*", name):
-            raise ValueError(
-                f"{name!r} is not an image repository such as jetship/jetops "
-                "(lower case, without a tag)"
-            )
-        return name
-
-
-class Fleet(Strict):
-    """The devices that `deploy` rolls out to."""
-
-    devices: tuple[Device, ...] = ()
-
-
-_Text = Annotated[str, StringConstraints(min_length=1)]
+    """One wheel with the device code of all archs, instead of a wheel each."""
 
 
 class OwnPaths(Strict):
@@ -63,26 +41,19 @@ class OwnPaths(Strict):
     Paths are relative to deploy.yaml; `image` is a name that the engine knows.
     """
 
-    cuda_home: _Text = ""
-    sysroot: _Text = ""
-    torch_wheel: _Text = ""
-    python_dev: _Text = ""
-    image: _Text = ""
-    libraries: _Text = ""
-
-
-class Strategy(Strict):
-    """How a rollout goes: first `canary` devices, then `wave` at a time, until too many fail."""
-
-    canary: int = Field(default=1, ge=0)
-    wave: int = Field(default=1, ge=1)
-    max_failures: int = Field(default=0, ge=0)
+    cuda_home: Word = ""
+    sysroot: Word = ""
+    torch_wheel: Word = ""
+    python_dev: Word = ""
+    image: Word = ""
+    libraries: Word = ""
 
 
 class Deployment(Strict):
     """A whole deploy.yaml. No key has to be there before a task needs it."""
 
     version: Literal[1] = 1
+    """The version of this form."""
     project: str = "."
     """A folder or an sdist, relative to deploy.yaml, or a requirement ("torch-scatter==2.1.2")."""
     targets_file: str | None = None
@@ -90,9 +61,11 @@ class Deployment(Strict):
     own_parts: dict[str, OwnPaths] = Field(default_factory=dict)
     """By platform: what takes the place of its own parts."""
     targets: tuple[TargetRow, ...] = Field(default=(), min_length=1)
+    """What to build: a wheel and an image for each."""
     build: BuildSettings = BuildSettings()
     image: ImagePlan | None = None
-    fleet: Fleet = Fleet()
+    health: Health = Health()
+    fleet: FleetPlan = FleetPlan()
     strategy: Strategy = Strategy()
 
     def resolve_targets(self, catalog: Catalog) -> tuple[Target, ...]:
@@ -125,23 +98,74 @@ class Problem:
 
 
 def load_deployment(path: Path, catalog: Catalog) -> Deployment:
-    """Read deploy.yaml and check it against the catalog.
+    """Read deploy.yaml and check it against the catalog, but for its inventory.
 
     Raises:
         ConfigError: every problem, each with file, line and column.
     """
-    try:
-        deployment = yamlfile.load(path, Deployment)
-    except FileError as error:
-        found = list(_problems_of_what_can_be_read(path, catalog))
-        lines = [f"{yamlfile.place(path, row.location)}: {row.message}" for row in found]
-        raise FileError(path, [*error.problems, *lines]) from error
-    found = list(_problems(deployment, catalog))
-    if "==" not in deployment.project and not (path.parent / deployment.project).exists():
-        message = f"there is no folder or sdist {deployment.project!r} here"
-        found.insert(0, Problem(("project",), message))
-    _require_none(path, found)
+    deployment, _ = _load(path, catalog, inventory=False)
     return deployment
+
+
+def load_fleet(path: Path, catalog: Catalog) -> tuple[Deployment, Fleet]:
+    """Read deploy.yaml with its inventory, and make devices of both.
+
+    Raises:
+        ConfigError: every problem of both files, each with file, line and column.
+    """
+    return _load(path, catalog, inventory=True)
+
+
+def _load(path: Path, catalog: Catalog, *, inventory: bool) -> tuple[Deployment, Fleet]:
+    document = yamlfile.read(path)
+    problems: list[str] = []
+    deployment: Deployment | None = None
+    targets: list[Target] = []
+    try:
+        deployment = Deployment.model_validate(document.data)
+    except ValidationError as error:
+        problems += document.problems(error, Deployment)
+        problems += _lines(document, _problems_of_what_can_be_read(document, catalog))
+    else:
+        problems += _lines(document, _problems(deployment, path, catalog, targets))
+    fleet = _mapped(_mapped(document.data).get("fleet"))
+    plan = deployment.fleet if deployment else _read(FleetPlan, {**fleet, "devices": []})
+    if plan is not None:
+        assembly = Assembly(document, plan, catalog, targets if deployment else None)
+        # What is wrong with these rows themselves was told with the model's problems.
+        rows, _ = own_rows(
+            document,
+            deployment.fleet.devices if deployment else _listed(fleet.get("devices")),
+            ("fleet", "devices"),
+        )
+        if inventory and plan.inventory is not None:
+            more, wrong = _of_inventory(document, plan.inventory)
+            rows += more
+            problems += wrong
+        devices = assembly.devices(rows)
+        if inventory or plan.inventory is None:
+            assembly.refuse_unknown_members()
+            if deployment and not deployment.strategy.canary.percent:
+                assembly.refuse_more_canaries(deployment.strategy.canary.amount, len(rows))
+        problems += assembly.problems
+    if deployment is None or problems:
+        raise FileError(path, problems)
+    return deployment, Fleet(devices, tuple(targets))
+
+
+def _of_inventory(document: Document, name: str) -> tuple[list[Placed], list[str]]:
+    path = document.path.parent / Path(name).expanduser()
+    if not path.is_file():
+        place = document.place(("fleet", "inventory"))
+        return [], [f"{place}: there is no file {name!r} here"]
+    try:
+        return read_inventory(path)
+    except ConfigError as error:
+        return [], [one_line(error)]
+
+
+def _lines(document: Document, found: Iterable[Problem]) -> list[str]:
+    return [f"{document.place(row.location)}: {row.message}" for row in found]
 
 
 def own_paths_of(path: Path, catalog: Catalog) -> Mapping[str, OwnPaths]:
@@ -151,14 +175,10 @@ def own_paths_of(path: Path, catalog: Catalog) -> Mapping[str, OwnPaths]:
         ConfigError: every problem of these, each with file, line and column.
     """
     own_parts = yamlfile.load(path, _OwnPartsAlone).own_parts
-    _require_none(path, list(_own_problems(own_parts, catalog)))
-    return own_parts
-
-
-def _require_none(path: Path, found: Sequence[Problem]) -> None:
+    found = _lines(yamlfile.read(path), _own_problems(own_parts, catalog))
     if found:
-        lines = [f"{yamlfile.place(path, row.location)}: {row.message}" for row in found]
-        raise FileError(path, lines)
+        raise FileError(path, found)
+    return own_parts
 
 
 def targets_file_of(path: Path) -> Path | None:
@@ -180,18 +200,6 @@ def targets_file_of(path: Path) -> Path | None:
     return named
 
 
-def validate(deployment: Deployment, catalog: Catalog) -> None:
-    """Check what one file alone cannot tell: references to boards, platforms and targets.
-
-    Raises:
-        ConfigError: every problem, each with the path of its key ("fleet.devices.0.board").
-    """
-    found = _problems(deployment, catalog)
-    lines = [f"{_dotted(row.location)}: {row.message}" for row in found]
-    if lines:
-        raise ConfigError(yamlfile.summary("deploy.yaml", lines))
-
-
 def matrix(targets: Sequence[Target]) -> dict[str, list[dict[str, str | bool]]]:
     """Return the targets as GitHub Actions' `strategy.matrix` takes them through fromJSON."""
     return {
@@ -209,29 +217,27 @@ def matrix(targets: Sequence[Target]) -> dict[str, list[dict[str, str | bool]]]:
     }
 
 
-def _problems(deployment: Deployment, catalog: Catalog) -> Iterator[Problem]:
-    targets: list[Target] = []
+def _problems(
+    deployment: Deployment, path: Path, catalog: Catalog, targets: list[Target]
+) -> Iterator[Problem]:
+    """Yield what does not fit together, and append the targets to `targets`."""
+    if "==" not in deployment.project and not (path.parent / deployment.project).exists():
+        message = f"there is no folder or sdist {deployment.project!r} here"
+        yield Problem(("project",), message)
     yield from _target_problems(enumerate(deployment.targets), catalog, targets)
     yield from _own_problems(deployment.own_parts, catalog)
-    yield from _fleet_problems(deployment, catalog, targets)
+    yield from _image_problems(deployment, catalog, targets)
 
 
-def _problems_of_what_can_be_read(path: Path, catalog: Catalog) -> Iterator[Problem]:
-    """Yield what does not fit together in a file that has wrong keys or values besides.
-
-    Whether devices have a target is left out: it may be among what cannot be read.
-    """
-    rows = yamlfile.top_level(path, "targets")
-    read = [(number, _read(TargetRow, row)) for number, row in enumerate(_listed(rows))]
+def _problems_of_what_can_be_read(document: Document, catalog: Catalog) -> Iterator[Problem]:
+    """Yield what does not fit together in a file that has wrong keys or values besides."""
+    data = _mapped(document.data)
+    read = [
+        (number, _read(TargetRow, row)) for number, row in enumerate(_listed(data.get("targets")))
+    ]
     yield from _target_problems([(n, row) for n, row in read if row is not None], catalog, [])
-    parts = yamlfile.top_level(path, "own_parts")
-    own = {name: _read(OwnPaths, row) for name, row in _mapped(parts).items()}
+    own = {name: _read(OwnPaths, row) for name, row in _mapped(data.get("own_parts")).items()}
     yield from _own_problems({name: row for name, row in own.items() if row is not None}, catalog)
-    fleet = _mapped(yamlfile.top_level(path, "fleet"))
-    for number, row in enumerate(_listed(fleet.get("devices"))):
-        device = _read(Device, row)
-        if device is not None:
-            yield from _board_problems(("fleet", "devices", number), device, catalog)
 
 
 def _read(model: type[RowT], row: object) -> RowT | None:
@@ -258,7 +264,7 @@ def _target_problems(
             made = resolve(catalog, arch=row.arch, platform=row.platform, fat=row.fat)
         except ConfigError as error:
             unknown = row.platform not in {platform.name for platform in catalog.platforms}
-            yield Problem(("targets", number, "platform" if unknown else "arch"), _one_line(error))
+            yield Problem(("targets", number, "platform" if unknown else "arch"), one_line(error))
             continue
         for target in made:
             if target.id in {other.id for other in targets}:
@@ -271,47 +277,26 @@ def _own_problems(own_parts: Mapping[str, OwnPaths], catalog: Catalog) -> Iterat
         try:
             catalog.platform(name)
         except ConfigError as error:
-            yield Problem(("own_parts", name), _one_line(error))
+            yield Problem(("own_parts", name), one_line(error))
         if paths.image and paths.sysroot:
             message = "image and sysroot both give the target's sysroot; leave one of them out"
             yield Problem(("own_parts", name, "image"), message)
 
 
-def _fleet_problems(
+def _image_problems(
     deployment: Deployment, catalog: Catalog, targets: Sequence[Target]
 ) -> Iterator[Problem]:
-    devices = deployment.fleet.devices
-    boards = {board.name: board for board in catalog.boards}
-    for number, device in enumerate(devices):
-        at: Location = ("fleet", "devices", number)
-        if device.name in {other.name for other in devices[:number]}:
-            yield Problem((*at, "name"), f"a device named {device.name!r} is there already")
-        board = boards.get(device.board)
-        if board is None:
-            yield from _board_problems(at, device, catalog)
-            continue
+    image = deployment.image
+    if image is None:
+        return
+    for name in image.base:
         try:
-            device_target(device, board, targets)
+            catalog.platform(name)
         except ConfigError as error:
-            key = "board" if device.target is None else "target"
-            yield Problem((*at, key), _one_line(error))
-    if devices and deployment.strategy.canary > len(devices):
-        message = f"{deployment.strategy.canary} canaries, and the fleet has {len(devices)} devices"
-        yield Problem(("strategy", "canary"), message)
-
-
-def _board_problems(at: Location, device: Device, catalog: Catalog) -> Iterator[Problem]:
-    boards = [board.name for board in catalog.boards]
-    if device.board not in boards:
-        close = difflib.get_close_matches(device.board, boards, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        message = f"board {device.board!r} is not known; {hint}known: {', '.join(boards)}"
-        yield Problem((*at, "board"), message)
-
-
-def _one_line(error: ConfigError) -> str:
-    return "; ".join(part for part in (error.what, error.why, error.fix) if part)
-
-
-def _dotted(location: Location) -> str:
-    return ".".join(str(part) for part in location)
+            yield Problem(("image", "base", name), one_line(error))
+    if len(targets) > 1 and "{target}" not in image.tag and "{wheel}" not in image.tag:
+        message = f"{image.tag!r} gives {len(targets)} targets one tag; put {{target}} into it"
+        yield Problem(("image", "tag"), message)
+    if deployment.strategy.transfer == "registry" and not image.registry:
+        message = "devices pull from a registry, and `image.registry` does not name one"
+        yield Problem(("strategy", "transfer"), message)

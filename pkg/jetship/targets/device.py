@@ -1,18 +1,25 @@
 """A device of the fleet: where it is reached, and which target's image it gets."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from pathlib import Path
+from typing import Annotated, Self
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from jetship.errors import ConfigError
 from jetship.targets.arch import Arch
 from jetship.targets.model import Board, Target, parse_target_id
+from jetship.targets.words import TextOrNumber, Word
 from jetship.yamlfile import Strict
 
 DEFAULT_SSH_PORT = 22
+DEFAULT_PYTHON = "python3"
+_USER = r"[A-Za-z_][A-Za-z0-9_.-]*"
+_HOST = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+_IPV6 = r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*"
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 
 @dataclass(frozen=True)
@@ -30,10 +37,7 @@ class Address:
         Raises:
             ValueError: it is of another form, or the port is out of range.
         """
-        match = re.fullmatch(
-            r"([a-z_][a-z0-9_.-]*)@(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9][A-Za-z0-9.-]*))(?::(\d+))?",
-            text,
-        )
+        match = re.fullmatch(rf"({_USER})@(?:\[([0-9A-Fa-f:.]+)\]|({_HOST}))(?::(\d+))?", text)
         if match is None:
             raise ValueError(f"{text!r} is not an address; write it as user@host or user@host:port")
         port = int(match[4]) if match[4] else DEFAULT_SSH_PORT
@@ -47,36 +51,90 @@ class Address:
         return f"{self.user}@{host}{port}"
 
 
-class Device(Strict):
-    """A device of the fleet."""
+def _parses(text: str) -> str:
+    Address.parse(text)
+    return text
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
-    address: str
-    board: str
-    target: str | None = None
+
+class Reached(Strict):
+    """How devices are reached, and where jetship keeps its state on them."""
+
+    user: Annotated[str, Field(pattern=f"^{_USER}$")] | None = None
+    """The user of the SSH login, who may use the device's Docker engine."""
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """The port of its SSH server (default: 22)."""
+    identity: Word | None = None
+    """The file of a private key, relative to the file that names it; then no other is tried."""
+    known_hosts: Word | None = None
+    """A file with the hosts' keys, relative to the file that names it (default: the user's own)."""
+    python: Word | None = None
+    """The Python 3.6 or newer that runs jetship's part on the device (default: python3)."""
+    state: Annotated[str, Field(pattern=r"^(?:/|~/).+")] | None = None
+    """The folder on the device for state and journal (default: ~/.local/share/jetship/APP)."""
+    board: Word | None = None
+    """A board's name; `invoke targets` lists them."""
+    target: Word | None = None
     """A target id ("sm62-debian-12") or arch/platform ("6.2/debian-12"); may be left out where
     only one target of deploy.yaml has the board's arch."""
 
-    @field_validator("address")
-    @classmethod
-    def _address_parses(cls, text: str) -> str:
-        Address.parse(text)
-        return text
 
-    @property
-    def ssh(self) -> Address:
-        return Address.parse(self.address)
+class DeviceRow(Reached):
+    """A device as a file describes it; what it leaves out, `fleet.defaults` may say."""
+
+    name: Annotated[str, Field(pattern=NAME)]
+    """What the device is called in reports; no two have one name."""
+    address: Annotated[str, AfterValidator(_parses)] | None = None
+    """user@host or user@host:port, in place of host, user and port."""
+    host: Annotated[str, Field(pattern=f"^(?:{_HOST}|{_IPV6})$")] | None = None
+    """Its address or name, or an alias of ~/.ssh/config."""
+    labels: dict[Word, TextOrNumber] = Field(default_factory=dict)
+    """Words of your own about the device, such as site: berlin."""
+    groups: tuple[Annotated[str, Field(pattern=NAME)], ...] = ()
+    """The groups that it is in, for `deploy --group`."""
+
+    @model_validator(mode="after")
+    def _has_one_address(self) -> Self:
+        if self.address is None:
+            if self.host is None:
+                raise ValueError("a device has an `address: user@host`, or a `host`")
+            return self
+        twice = [key for key in ("host", "user", "port") if getattr(self, key) is not None]
+        if twice:
+            raise ValueError(f"`address` says {' and '.join(twice)} already; leave one of them out")
+        return self
 
 
-def device_target(device: Device, board: Board, targets: Sequence[Target]) -> Target:
-    """Return the target whose image a device gets.
+@dataclass(frozen=True)
+class Device:
+    """A device with everything that is known of it before it is asked."""
+
+    name: str
+    address: Address
+    board: Board
+    target: Target
+    labels: Mapping[str, str]
+    groups: tuple[str, ...]
+    identity: Path | None = None
+    known_hosts: Path | None = None
+    python: str = DEFAULT_PYTHON
+    state: str = ""
+    """The folder of its state, or "" for the usual one."""
+
+
+def target_for(name: str | None, board: Board, targets: Sequence[Target]) -> Target:
+    """Return the target whose image a board gets.
+
+    Args:
+        name: the target that the device names, if it does.
+        board: the device's board.
+        targets: those of deploy.yaml.
 
     Raises:
         ConfigError: none of `targets` fits, or several do and the device does not say which.
     """
     arch = Arch.parse(board.arch)
-    if device.target is not None:
-        return _named_target(device.target, board, targets)
+    if name is not None:
+        return _named_target(name, board, targets)
     fitting = [target for target in targets if arch in {code.arch for code in target.code}]
     if len(fitting) == 1:
         return fitting[0]

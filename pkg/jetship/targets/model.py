@@ -216,7 +216,8 @@ class Board(Sourced):
     """A Jetson module or a server GPU, and the platforms that run on it, oldest first.
 
     `machine` is the CPU that is one module with the GPU; a card, which goes into machines of either
-    kind, has none. A Jetson is aarch64.
+    kind, has none. A Jetson is aarch64. `models` are words of which one stands in the model that
+    the device's kernel tells (/proc/device-tree/model).
     """
 
     name: str
@@ -226,6 +227,7 @@ class Board(Sourced):
     machine: Machine | None = None
     platforms: tuple[str, ...]
     aliases: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
 
     @field_validator("machine")
     @classmethod

@@ -41,18 +41,19 @@ def nearest(release: str, known: Iterable[str]) -> str:
     It shares as many leading numbers as any; of those, the next number counts, and of two that are
     as far, the older.
     """
-    wanted = _numbers(release)
-    rows = sorted((numbers, one) for one in known if (numbers := _numbers(one)))
+    wanted = numbers(release)
+    rows = sorted((found, one) for one in known if (found := numbers(one)))
     if not wanted or not rows:
         return ""
-    shared = max(_shared(wanted, numbers) for numbers, _ in rows)
+    shared = max(_shared(wanted, found) for found, _ in rows)
     rows = [row for row in rows if _shared(wanted, row[0]) == shared]
     older = [row for row in rows if row[0] <= wanted][-1:]
     newer = [row for row in rows if row[0] > wanted][:1]
     return min(older + newer, key=lambda row: abs(_at(row[0], shared) - _at(wanted, shared)))[1]
 
 
-def _numbers(release: str) -> tuple[int, ...]:
+def numbers(release: str) -> tuple[int, ...]:
+    """Return a release's numbers, (36, 4, 3) of r36.4.3, or none where it has no number."""
     match = re.match(r"r?([0-9]+(?:\.[0-9]+)*)", release)
     return tuple(map(int, match[1].split("."))) if match else ()
 
@@ -66,5 +67,5 @@ def _shared(one: tuple[int, ...], other: tuple[int, ...]) -> int:
     return count
 
 
-def _at(numbers: tuple[int, ...], place: int) -> int:
-    return numbers[place] if place < len(numbers) else 0
+def _at(found: tuple[int, ...], place: int) -> int:
+    return found[place] if place < len(found) else 0

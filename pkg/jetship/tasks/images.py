@@ -20,8 +20,8 @@ from jetship.image.stubs import emulation_stubs
 from jetship.image.wheelfile import libraries, read_wheel
 from jetship.store import Store, default_root, sha256_of
 from jetship.targets.catalog import Catalog
-from jetship.targets.deployment import ImagePlan
 from jetship.targets.deployment import matrix as github_matrix
+from jetship.targets.imageplan import ImagePlan
 from jetship.targets.model import Target
 from jetship.tasks.command import Reported, command
 from jetship.tasks.request import (

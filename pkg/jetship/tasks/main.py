@@ -6,10 +6,12 @@ import jetship
 from jetship.tasks.bench import bench
 from jetship.tasks.caches import cache
 from jetship.tasks.check import check
+from jetship.tasks.fleet import deploy, rollback, status
 from jetship.tasks.images import image, matrix, smoke
 from jetship.tasks.machine import doctor, pins, targets
 from jetship.tasks.probe import probe
 from jetship.tasks.program import JetshipProgram
+from jetship.tasks.schema import schema
 from jetship.tasks.toolchains import toolchain
 from jetship.tasks.wheels import build
 
@@ -22,6 +24,10 @@ def namespace() -> Collection:
         image,
         smoke,
         matrix,
+        deploy,
+        status,
+        rollback,
+        schema,
         toolchain,
         targets,
         doctor,

@@ -30,6 +30,7 @@ TASKS = [
     "targets",
     "doctor",
     "pins",
+    "schema",
     "cache",
 ]
 

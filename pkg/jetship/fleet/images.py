@@ -1,0 +1,192 @@
+"""The images of a rollout: which one a target gets, by its id, and whether that is proved."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.models.images import Image
+
+from jetship import check, console
+from jetship.check import text
+from jetship.check.inputs import inputs_of
+from jetship.check.matrix import Matrix
+from jetship.engine import engine_errors
+from jetship.errors import CheckError, ConfigError, ImageError, NothingSelectedError
+from jetship.fleet.plan import PinnedImage, shortened
+from jetship.pin import Pin
+from jetship.store import Store, sha256_of, write_atomically
+from jetship.survey import Asked, Survey
+from jetship.targets.catalog import Catalog
+from jetship.targets.imageplan import ImagePlan
+from jetship.targets.model import Target
+from jetship.toolchain.own import OwnSupply
+
+TARGET_LABEL = "jetship.target"
+PIN_LABEL = "jetship.pin"
+WHEEL_LABEL = "jetship.wheel.sha256"
+VERSION_LABEL = "org.opencontainers.image.version"
+_REPORT = "report.txt"
+
+
+def pin_image(
+    client: docker.DockerClient, named: ImagePlan, target: Target, *, wanted: str, dist: Path
+) -> PinnedImage:
+    """Return the image that a target's devices get, by its id.
+
+    Where the engine has several of a target, it is the one that is wanted, else the one that holds
+    a wheel which lies in `dist`.
+
+    Args:
+        client: the engine.
+        named: how images are called.
+        target: what the image was built for.
+        wanted: its tag, or the version of its wheel; "": any.
+        dist: the folder of the finished wheels.
+
+    Raises:
+        NothingSelectedError: the engine has none.
+        ConfigError: there are several, and nothing says which.
+        CheckError: it has no pin record, or one for another target.
+        ImageError: the engine fails.
+    """
+    found = {str(image.id): image for image in _images_of(client, named, target)}
+    chosen = [image for image in found.values() if not wanted or _is_wanted(image, wanted)]
+    if not chosen:
+        tags = shortened([tag for image in found.values() for tag in image.tags])
+        raise NothingSelectedError(
+            f"the engine has no image {wanted or named.name} for {target.id}",
+            why=f"for that target it has {tags}" if tags else "",
+            fix=f"invoke image --arch '{target.arch_list}' --platform {target.platform.name}",
+        )
+    if len(chosen) > 1:
+        wheels = {sha256_of(wheel) for wheel in dist.glob("*.whl")}
+        ours = [image for image in chosen if image.labels.get(WHEEL_LABEL) in wheels]
+        if len(ours) != 1:
+            tags = shortened([tag for image in chosen for tag in image.tags])
+            raise ConfigError(
+                f"the engine has {len(chosen)} images for {target.id}: {tags}",
+                why=f"{len(ours) or 'none'} of them hold a wheel of {dist}/",
+                fix="say which with --image, by its tag or the version of its wheel",
+            )
+        chosen = ours
+    return _pinned(chosen[0], target)
+
+
+def _images_of(client: docker.DockerClient, named: ImagePlan, target: Target) -> Iterator[Image]:
+    for name in dict.fromkeys((named.name, named.repository)):
+        with engine_errors(f"looking for images of {target.id}"):
+            yield from client.images.list(
+                name=name, filters={"label": f"{TARGET_LABEL}={target.id}"}
+            )
+
+
+def _is_wanted(image: Image, wanted: str) -> bool:
+    version = image.labels.get(VERSION_LABEL, "")
+    tags = {tag.rpartition(":")[2] for tag in image.tags}
+    return wanted in {version, version.partition("+")[0], *tags, *image.tags}
+
+
+def _pinned(image: Image, target: Target) -> PinnedImage:
+    name = next(iter(image.tags), str(image.id))
+    record = image.labels.get(PIN_LABEL)
+    if record is None or WHEEL_LABEL not in image.labels:
+        raise CheckError(
+            f"{name} does not say which wheel it holds",
+            why=f"it has no label {PIN_LABEL if record is None else WHEEL_LABEL}",
+            fix="make it with `invoke image`",
+        )
+    pin = Pin.from_json(record.encode())
+    if pin.target != target.id:
+        raise CheckError(
+            f"{name} is labelled for {target.id}, and its wheel is for {pin.target}",
+            fix="make it with `invoke image`",
+        )
+    return PinnedImage(
+        target=target.id,
+        name=name,
+        id=str(image.id),
+        version=image.labels.get(VERSION_LABEL, ""),
+        diff_ids=tuple(image.attrs["RootFS"]["Layers"]),
+        size_bytes=int(image.attrs["Size"]),
+    )
+
+
+def require_proved(
+    image: PinnedImage, target: Target, catalog: Catalog, store: Store, own: OwnSupply
+) -> None:
+    """Make sure that what is installed in an image passed its check, which is done once an image.
+
+    The image's own libraries are asked, so the evidence is exact.
+
+    Raises:
+        CheckError: something in it did not pass, or cannot be told.
+        JetshipError: what the check says that it needs.
+    """
+
+    def make(folder: Path) -> None:
+        console.step(f"checking what is installed in {image.name} (once)")
+        survey = Survey(catalog, store, own)
+        matrix = survey.run(
+            inputs_of([image.id], catalog, store), lambda _: Asked("named", (target,))
+        )
+        if matrix.rejected:
+            raise _refused(image, target, matrix)
+        write_atomically(folder / _REPORT, "".join(_lines(matrix)).encode())
+
+    store.tree("image-check", _digest(image, target), make)
+
+
+def is_proved(image: PinnedImage, target: Target, store: Store) -> bool:
+    """Return whether `require_proved` has been through with an image before."""
+    return store.has_tree("image-check", _digest(image, target))
+
+
+def _digest(image: PinnedImage, target: Target) -> str:
+    """Name all that decides the answer of a check: image, target, facts and rules."""
+    digest = hashlib.sha256("\n".join((image.id, target.id)).encode())
+    digest.update(target.platform.model_dump_json().encode())
+    for module in sorted(Path(str(check.__file__)).parent.glob("*.py")):
+        digest.update(module.read_bytes())
+    return digest.hexdigest()
+
+
+def _refused(image: PinnedImage, target: Target, matrix: Matrix) -> CheckError:
+    for number in matrix.rejected:
+        for _, report in matrix.of(number):
+            console.text(text.render(report))
+    errors = [one.error.what for one in matrix.subjects if one.error is not None]
+    return CheckError(
+        f"{image.name} is refused: what is installed in it did not pass its check for {target.id}",
+        why="; ".join(errors),
+        fix=f"see the findings above; `invoke check {image.name} --target {target.id}` shows all",
+    )
+
+
+def _lines(matrix: Matrix) -> Iterator[str]:
+    for number in range(len(matrix.subjects)):
+        for _, report in matrix.of(number):
+            yield f"{report.wheel} {report.target} {report.outcome} {report.sha256}\n"
+
+
+def pushed(client: docker.DockerClient, image: PinnedImage, named: ImagePlan) -> str:
+    """Push an image, and return the name by which a device pulls these very bytes.
+
+    Raises:
+        ImageError: the engine or the registry refuses it.
+    """
+    tag = image.name.rpartition(":")[2]
+    console.step(f"pushing {image.name} to {named.registry}")
+    with engine_errors(f"pushing {image.name}"):
+        client.images.get(image.id).tag(named.name, tag)
+        answers: Sequence[Any] = list(client.api.push(named.name, tag, stream=True, decode=True))
+    digests = [row["aux"]["Digest"] for row in answers if "Digest" in row.get("aux", {})]
+    errors = [str(row["error"]) for row in answers if "error" in row]
+    if errors or not digests:
+        raise ImageError(
+            f"{named.name}:{tag} could not be pushed",
+            why="; ".join(errors) or "the registry told no digest",
+            fix=f"`docker login {named.registry}`, and see that it may be pushed to",
+        )
+    return f"{named.name}@{digests[-1]}"
