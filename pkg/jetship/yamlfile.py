@@ -160,8 +160,9 @@ def _text(path: Path) -> str:
         raise ConfigError(f"{path} cannot be read as text", why=str(error)) from error
 
 
-# A task asks one file for several things, and a fleet of thousands takes half a second to parse.
-@functools.lru_cache(maxsize=4)
+# A task asks one file for several things, with all of the catalog's in between, and a fleet of
+# thousands takes half a second to parse.
+@functools.lru_cache(maxsize=128)
 def _parse(path: Path, text: str) -> Document:
     try:
         loader = _Loader(text)

@@ -112,9 +112,7 @@ def deploy(
     deployment, devices = selected_devices(deploy, catalog, group, device)
     named = image_plan_of(deployment, deploy)
     if dry:
-        plan, lacking = dry_plan(
-            catalog, deployment, named, devices, wanted=image, dist=Path(dist)
-        )
+        plan, lacking = dry_plan(catalog, deployment, named, devices, wanted=image, dist=Path(dist))
         _show_plan(plan, lacking, json=json)
         return
     with alone(folder):
