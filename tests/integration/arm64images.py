@@ -4,27 +4,32 @@
     image = make_image(folder, "1.1", behaviour="crashes")
 
 The lower layer is Debian's static busybox with some megabytes that every version shares; the upper
-one stands for the wheel, and is another one in each version. In an image are `/bin/service` (its
-command), `/bin/healthy` (ends with 0 when the service is) and `/bin/selftest` (prints JSON).
-Where the engine's machine is no arm64, all of that runs under qemu.
+one is an installed wheel, as `invoke image` puts it there, and another one in each version. In an
+image are `/bin/service` (its command), `/bin/healthy` (ends with 0 when the service is) and
+`/bin/selftest` (prints JSON); what they do is in the wheel. Where the engine's machine is no arm64,
+all of that runs under qemu.
 """
 
+import base64
 import dataclasses
 import hashlib
 import json
 import random
 import shutil
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from jetship import proc
 from jetship.image.archive import Archive, plan
+from jetship.image.base import packages_folder
 from jetship.image.tree import Layer
-from jetship.pin import Pin, PinnedCode, PinnedCuda, PinnedPython, PinnedTool, PinnedTorch
+from jetship.image.wheelfile import install, read_wheel
+from jetship.pin import Pin, PinnedCuda, PinnedPython, PinnedTool, PinnedTorch
 from jetship.store import Store, default_root
 from jetship.targets.catalog import Catalog
-from jetship.targets.model import Target
+from jetship.targets.model import Platform, Target
 from jetship.targets.parts import DebianSource
 from jetship.targets.resolve import resolve
 from jetship.toolchain.debian import AptRoot
@@ -34,10 +39,8 @@ SERVICE, HEALTHY, SELFTEST = ("/bin/service",), ("/bin/healthy",), ("/bin/selfte
 Behaviour = Literal[
     "healthy", "crashes", "dies", "never-healthy", "health-hangs", "fails-selftest", "slow"
 ]
-_BUSYBOX = DebianSource(suite="bookworm", architecture="arm64", alone=("busybox-static",))
+_PROGRAMS = DebianSource(suite="bullseye", architecture="arm64", alone=("busybox-static", "libc6"))
 _APPLETS = ("sh", "cat", "sleep", "echo", "test", "ls", "touch", "sha256sum", "date", "uname")
-_PACKAGE = "usr/local/lib/python3.11/dist-packages/fleetops"
-_SHELL = "#!/bin/sh\n"
 
 # PID 1 gets no signal that it does not ask for; the shell sees one when what it waits for ends.
 _SERVES = """\
@@ -96,15 +99,12 @@ def make_image(
         target: what it says that it was built for (default: JetPack 6.2 on Orin).
     """
     target = target or resolve(Catalog.load(), arch="8.7", platform="jetpack-6.2")[0]
-    lower = _base(folder, base_kb)
+    packages = packages_folder(target.platform)
+    wheel = _wheel(folder, version, target, _scripts(version, behaviour, seconds), wheel_kb)
     upper = folder / f"wheel-{version}"
-    _write_service(upper, version, behaviour, seconds)
-    package = upper / _PACKAGE
-    package.mkdir(parents=True)
-    (package / "VERSION").write_text(version)
-    (package / "kernels.bin").write_bytes(_noise(version, wheel_kb))
-    planned = plan([Layer(lower), Layer(upper)], target.platform.machine, _labels(target, version))
-    archive = _with_command(planned)
+    install(wheel, upper, packages)
+    layers = [Layer(_base(folder, base_kb, target.platform)), Layer(upper, plain_modes=True)]
+    archive = _with_command(plan(layers, target.platform.machine, _labels(target, wheel)))
     tag, path = f"{repository}:{version}", folder / f"image-{version}.tar"
     with path.open("wb") as out:
         archive.write(out, tag)
@@ -113,14 +113,21 @@ def make_image(
     return Image(tag, f"sha256:{archive.digest}", version, path, diff_ids, archive.sizes)
 
 
-def _base(folder: Path, kilobytes: int) -> Path:
-    tree = folder / f"base-{kilobytes}"
+def _base(folder: Path, kilobytes: int, platform: Platform) -> Path:
+    """Make the tree of the lower layer, which knows where the wheel will be."""
+    packages = packages_folder(platform)
+    tree = folder / f"base-{kilobytes}-{platform.name}"
     if not tree.exists():
-        fresh = folder / f"base-{kilobytes}.part"
+        fresh = tree.with_suffix(".part")
         (fresh / "bin").mkdir(parents=True)
-        shutil.copy(_busybox(), fresh / "bin/busybox")
+        shutil.copy(_programs() / "bin/busybox", fresh / "bin/busybox")
+        _lay_out_libraries(fresh, platform)
         for name in _APPLETS:
             (fresh / "bin" / name).symlink_to("busybox")
+        for (path,) in (SERVICE, HEALTHY, SELFTEST):
+            script = fresh / path.lstrip("/")
+            script.write_text(f"#!/bin/sh\n. /{packages}/fleetops/{script.name}\n")
+            script.chmod(0o755)
         for name in ("tmp", "etc"):
             (fresh / name).mkdir()
         (fresh / "etc/passwd").write_text(
@@ -132,66 +139,107 @@ def _base(folder: Path, kilobytes: int) -> Path:
     return tree
 
 
-def _busybox() -> Path:
-    """Return Debian's static arm64 busybox, which the cache keeps."""
+def _lay_out_libraries(root: Path, platform: Platform) -> None:
+    """Put there what the check of an image reads: the C library, and of torch its version.
+
+    That is enough for a wheel without native code, of which no rule asks for torch's libraries.
+    """
+    triplet = f"{platform.machine}-linux-gnu"
+    libraries = root / "usr/lib" / triplet
+    libraries.mkdir(parents=True)
+    for name in ("libc.so.6", "libm.so.6", "ld-linux-aarch64.so.1"):
+        shutil.copy(_programs() / "lib" / triplet / name, libraries / name)
+    torch = root / packages_folder(platform) / "torch"
+    torch.mkdir(parents=True)
+    (torch / "version.py").write_text(
+        f"__version__ = {platform.torch.version!r}\ncuda = {platform.torch.cuda!r}\n"
+    )
+
+
+def _programs() -> Path:
+    """Return the tree of Debian's static busybox and C library for arm64, which the cache keeps."""
     store = Store(default_root())
-    kept = store.root / "tests/busybox-arm64"
-    with store.locked("test-busybox"):
-        if not kept.exists():
-            apt = AptRoot(store, _BUSYBOX)
-            with store.scratch() as scratch:
-                apt.update()
-                apt.download(_BUSYBOX.alone, scratch)
-                (package,) = scratch.glob("*.deb")
-                assert proc.run(["dpkg-deb", "--extract", package, scratch / "tree"]).ok
-                kept.parent.mkdir(exist_ok=True)
-                shutil.copy(scratch / "tree/bin/busybox", kept.with_suffix(".part"))
-            kept.with_suffix(".part").rename(kept)
-    return kept
+
+    def make(root: Path) -> None:
+        apt = AptRoot(store, _PROGRAMS)
+        with store.scratch() as scratch:
+            apt.update()
+            apt.download(_PROGRAMS.alone, scratch)
+            for package in sorted(scratch.glob("*.deb")):
+                assert proc.run(["dpkg-deb", "--extract", package, root]).ok
+
+    words = _PROGRAMS.model_dump_json().encode()
+    return store.tree("test-programs", hashlib.sha256(words).hexdigest(), make)
 
 
-def _write_service(root: Path, version: str, behaviour: Behaviour, seconds: int) -> None:
+def _scripts(version: str, behaviour: Behaviour, seconds: int) -> dict[str, str]:
+    """Return what is in the wheel for the programs of the image."""
     wait = f"sleep {seconds} & wait $!\n" if behaviour == "slow" else ""
     service = _SERVICES.get(behaviour, _SERVES)
     well = behaviour != "fails-selftest"
     answer = json.dumps({"ok": well, "version": version})
-    scripts = {
-        SERVICE: service.format(version=version, seconds=seconds, wait=wait),
-        HEALTHY: _HEALTH.get(behaviour, "exec test -e /dev/shm/ready\n"),
-        SELFTEST: f"echo '{answer}'\nexit {0 if well else 1}\n",
-    }
-    (root / "bin").mkdir(parents=True)
-    for (path,), text in scripts.items():
-        file = root / path.lstrip("/")
-        file.write_text(_SHELL + text)
-        file.chmod(0o755)
-
-
-def _labels(target: Target, version: str) -> dict[str, str]:
-    wheel = f"fleetops-{version}-cp310-cp310-linux_aarch64.whl"
     return {
-        "org.opencontainers.image.title": "fleetops",
-        "org.opencontainers.image.version": version,
+        "service": service.format(version=version, seconds=seconds, wait=wait),
+        "healthy": _HEALTH.get(behaviour, "exec test -e /dev/shm/ready\n"),
+        "selftest": f"echo '{answer}'\nexit {0 if well else 1}\n",
+    }
+
+
+def _wheel(
+    folder: Path, version: str, target: Target, scripts: dict[str, str], kilobytes: int
+) -> Path:
+    """Write a wheel without native code, with a pin, for a target."""
+    info = f"fleetops-{version}.dist-info"
+    files = {
+        "fleetops/__init__.py": b"",
+        "fleetops/weights.bin": _noise(version, kilobytes),
+        **{f"fleetops/{name}": text.encode() for name, text in scripts.items()},
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: fleetops\nVersion: {version}\n"
+        f"Summary: What the tests of rollouts roll out\n"
+        f"Requires-Dist: {target.platform.torch.pinned}\n".encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/jetship.json": _pin(target).to_json(),
+    }
+    rows = [f"{name},sha256={_digest(data)},{len(data)}\n" for name, data in files.items()]
+    files[f"{info}/RECORD"] = f"{''.join(rows)}{info}/RECORD,,\n".encode()
+    path = folder / f"fleetops-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+    return path
+
+
+def _digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+
+
+def _labels(target: Target, wheel: Path) -> dict[str, str]:
+    facts = read_wheel(wheel)
+    return {
+        "org.opencontainers.image.title": facts.name,
+        "org.opencontainers.image.version": facts.version,
         "jetship.target": target.id,
-        "jetship.pin": _pin(target).model_dump_json(),
-        "jetship.wheel": wheel,
-        "jetship.wheel.sha256": hashlib.sha256(wheel.encode()).hexdigest(),
+        "jetship.pin": facts.pin_json,
+        "jetship.wheel": facts.file,
+        "jetship.wheel.sha256": facts.sha256,
     }
 
 
 def _pin(target: Target) -> Pin:
     platform = target.platform
-    interpreter = f"cp{platform.python.version.replace('.', '')}"
-    code = tuple(PinnedCode(arch=str(one.arch), sass=True, ptx=False) for one in target.code)
     return Pin(
         tool=PinnedTool(version="0"),
         target=target.id,
         platform=platform.name,
         platform_kind=platform.kind,
         machine=platform.machine,
-        torch=PinnedTorch(version="2.5.0", cuda="12.6", cxx11_abi=True),
-        cuda=PinnedCuda(version="12.6", code=code),
-        python=PinnedPython(interpreter=interpreter, abi=interpreter),
+        torch=PinnedTorch(
+            version=platform.torch.version,
+            cuda=platform.torch.cuda,
+            cxx11_abi=platform.torch.cxx11_abi,
+        ),
+        cuda=PinnedCuda(version=platform.cuda.version, code=()),
+        python=PinnedPython(interpreter="py3", abi="none"),
         glibc_floor=None,
     )
 
