@@ -1,6 +1,7 @@
 """A wheel as the image stage sees it: what it is called, its pin, and how it is installed."""
 
 import email.parser
+import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ class WheelFacts:
     name: str
     version: str
     summary: str
+    licenses: str
+    """An SPDX expression, or ""."""
+    source: str
+    """Where its sources are, or ""."""
     pin: Pin
     pin_json: str
 
@@ -52,6 +57,8 @@ def read_wheel(wheel: Path) -> WheelFacts:
         name=metadata["Name"],
         version=metadata["Version"],
         summary=metadata["Summary"] or "",
+        licenses=metadata["License-Expression"] or "",
+        source=_source(metadata),
         pin=parsed,
         pin_json=parsed.model_dump_json(),
     )
@@ -111,6 +118,14 @@ def _metadata(archive: zipfile.ZipFile, wheel: Path) -> Message:
     if name is None:
         raise ImageError(f"{wheel.name} is not a wheel: it has no METADATA")
     return email.parser.BytesParser().parsebytes(archive.read(name), headersonly=True)
+
+
+def _source(metadata: Message) -> str:
+    """Return the project's address under one of the labels that PyPI calls well known."""
+    rows = (row.partition(",") for row in metadata.get_all("Project-URL") or [])
+    urls = {re.sub(r"[^a-z]", "", label.lower()): url.strip() for label, _, url in rows}
+    known = ("source", "repository", "sourcecode", "github", "homepage")
+    return next((urls[label] for label in known if label in urls), metadata["Home-page"] or "")
 
 
 def _pin(archive: zipfile.ZipFile, wheel: Path) -> bytes:

@@ -1,7 +1,8 @@
 """The tasks `image`, `smoke` and `matrix`."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +10,24 @@ import docker
 from invoke.context import Context
 
 from jetship import console, pipeline
+from jetship.check.findings import Report
 from jetship.check.text import render
 from jetship.engine import architecture_of, connect, label_of
 from jetship.errors import CheckError, ConfigError, ImageError, NothingSelectedError
 from jetship.image.base import base_image, require_base
-from jetship.image.build import build_image, image_tag
-from jetship.image.runline import run_lines
+from jetship.image.build import build_image, image_name
+from jetship.image.compose import compose_files
+from jetship.image.index import INDEX_FILE, Indexed, write_index
+from jetship.image.runline import boards_of, run_lines
 from jetship.image.smoke import smoke as run_smoke
 from jetship.image.stubs import emulation_stubs
 from jetship.image.wheelfile import libraries, read_wheel
-from jetship.store import Store, default_root, sha256_of
+from jetship.store import Store, default_root, sha256_of, write_atomically
 from jetship.targets.catalog import Catalog
 from jetship.targets.deployment import matrix as github_matrix
 from jetship.targets.imageplan import ImagePlan
 from jetship.targets.model import Target
+from jetship.targets.strategy import Health
 from jetship.tasks.command import Reported, command
 from jetship.tasks.request import (
     DEPLOY_FILE,
@@ -32,10 +37,11 @@ from jetship.tasks.request import (
     Asked,
     Given,
     Known,
-    deployment_of,
+    image_plan_of,
     targets_of,
     targets_of_file,
     wheel_for,
+    wheels_for,
 )
 from jetship.toolchain.own import OwnParts, OwnSupply
 from jetship.toolchain.prepare import prepare, prepare_base
@@ -48,12 +54,16 @@ OPTIONS_HELP = {
     "json": JSON_HELP,
 }
 BASE_HELP = "the base image, which the engine must have (default: the platform's own)"
+IMAGE_HELP = {
+    **OPTIONS_HELP,
+    "base": BASE_HELP,
+    "all": "every target of deploy.yaml, and an index of their images",
+    "index": f"with --all: the index's file (default: {INDEX_FILE} in the folder of the wheels)",
+    "compose": "write compose.yaml and the engine's settings for each board into this folder",
+}
 
 
-@command(
-    records={"asked": Asked, "given": Given, "known": Known},
-    help={**OPTIONS_HELP, "base": BASE_HELP},
-)
+@command(records={"asked": Asked, "given": Given, "known": Known}, help=IMAGE_HELP)
 def image(
     _: Context,
     *,
@@ -64,6 +74,9 @@ def image(
     deploy: str = str(DEPLOY_FILE),
     dist: str = "dist",
     base: str = "",
+    all: bool = False,  # noqa: A002
+    index: str = "",
+    compose: str = "",
     json: bool = False,
 ) -> None:
     """Put a checked wheel into a container image for its board.
@@ -73,18 +86,24 @@ def image(
     of the arch, with the device nodes of its L4T.
 
         invoke image --arch 6.2
+        invoke image --all --compose out
     """
     catalog = known.catalog(deploy)
-    targets = targets_of(catalog, asked, deploy=deploy)
+    _refuse_contradictions(asked, all=all, index=index, wheel=wheel, base=base)
+    targets = targets_of_file(catalog, deploy) if all else targets_of(catalog, asked, deploy=deploy)
     own = given.supply(catalog, deploy)
-    chosen = [
-        (target, wheel_for(target, given=wheel, dist=dist, own=own.of(target)))
-        for target in targets
-    ]
-    named = _image_plan(catalog, deploy)
-    client = connect()
-    settings: dict[str, Any] = {"client": client, "base": base, "own": own}
-    rows = [_assemble(catalog, target, path, named, **settings) for target, path in chosen]
+    chosen = wheels_for(targets, given=wheel, dist=dist, own=own)
+    deployment, plan = image_plan_of(catalog, deploy)
+    maker = _Maker(catalog, plan, connect(), base, own, Store(default_root()))
+    reports = maker.checked(chosen)
+    made = [maker.make(target, path, reports[target.id]) for target, path in chosen]
+    rows = [maker.described(one) for one in made]
+    if all:
+        path = Path(index or Path(dist) / INDEX_FILE)
+        write_index(path, made, catalog)
+        console.note(f"{path} says which image each target has")
+    if compose:
+        _write_compose(Path(compose), made, catalog, plan, deployment.health)
     if json:
         console.emit_json({"images": rows})
         return
@@ -95,59 +114,110 @@ def image(
             console.emit(line["line"])
 
 
-def _assemble(
-    catalog: Catalog,
-    target: Target,
-    wheel: Path,
-    named: ImagePlan,
-    *,
-    client: docker.DockerClient,
-    base: str,
-    own: OwnSupply,
-) -> dict[str, Any]:
-    store = Store(default_root())
-    own_parts = own.of(target)
-    report = pipeline.check(wheel, target, store, own_parts)
-    if report.outcome != "pass":
-        console.text(render(report))
-        raise CheckError(
-            f"{wheel.name} is refused: its check for {target.id} says {report.outcome}",
-            fix="see the findings above",
+def _refuse_contradictions(asked: Asked, *, all: bool, index: str, wheel: str, base: str) -> None:  # noqa: A002
+    """Refuse options that do not go together with --all, or only with it."""
+    if index and not all:
+        raise ConfigError("--index goes with --all", why="an index has every target of deploy.yaml")
+    if all and (not asked.nothing or wheel or base):
+        raise ConfigError(
+            "--all takes targets, wheels and base images from deploy.yaml and the folder of wheels",
+            fix="leave --all out, or the options that name a target, --wheel and --base",
         )
-    platform = target.platform
-    if base:
-        require_base(client, base, platform)
-    else:
-        content = prepare_base(platform, store)
-        base = base_image(
-            platform=platform,
-            content=content,
-            store=store,
-            client=client,
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes images of checked wheels, with one engine and one deploy.yaml."""
+
+    catalog: Catalog
+    plan: ImagePlan
+    client: docker.DockerClient
+    base: str
+    own: OwnSupply
+    store: Store
+
+    def checked(self, chosen: Sequence[tuple[Target, Path]]) -> dict[str, Report]:
+        """Return the report of each wheel by target, before any image is made.
+
+        Raises:
+            CheckError: some are not all pass; names all of these.
+        """
+        reports = {
+            target.id: pipeline.check(wheel, target, self.store, self.own.of(target))
+            for target, wheel in chosen
+        }
+        refused = []
+        for target, wheel in chosen:
+            report = reports[target.id]
+            if report.outcome != "pass":
+                console.text(render(report))
+                refused.append(
+                    f"{wheel.name} is refused: its check for {target.id} says {report.outcome}"
+                )
+        if refused:
+            raise CheckError("; ".join(refused), fix="see the findings above")
+        return reports
+
+    def make(self, target: Target, wheel: Path, report: Report) -> Indexed:
+        base = self.base or self.plan.base.get(target.platform.name, "")
+        if base:
+            require_base(self.client, base, target.platform)
+        else:
+            base = base_image(
+                platform=target.platform,
+                content=prepare_base(target.platform, self.store),
+                store=self.store,
+                client=self.client,
+            )
+        made = build_image(
+            wheel=wheel,
+            target=target,
+            base=base,
+            repository=self.plan.name,
+            report=report,
+            client=self.client,
+            tag=self.plan.tag,
         )
-    made = build_image(
-        wheel=wheel,
-        target=target,
-        base=base,
-        repository=named.repository,
-        report=report,
-        client=client,
-    )
-    lines = run_lines(
-        target=target,
-        image=made.tag,
-        catalog=catalog,
-        command=named.smoke,
-        stubs=_emulation_stubs(target, wheel, store, own_parts),
-    )
-    return {
-        "target": target.id,
-        "wheel": str(wheel),
-        "image": made.tag,
-        "id": made.id,
-        "architecture": made.architecture,
-        "run": [{"title": row.title, "line": row.line, "note": row.note} for row in lines],
-    }
+        return Indexed(target, wheel, made)
+
+    def described(self, one: Indexed) -> dict[str, Any]:
+        """Return what the task prints of an image."""
+        lines = run_lines(
+            target=one.target,
+            image=one.image.tag,
+            catalog=self.catalog,
+            plan=self.plan,
+            command=self.plan.smoke,
+            stubs=_emulation_stubs(one.target, one.wheel, self.store, self.own.of(one.target)),
+        )
+        return {
+            "target": one.target.id,
+            "wheel": str(one.wheel),
+            "image": one.image.tag,
+            "id": one.image.id,
+            "architecture": one.image.architecture,
+            "run": [{"title": row.title, "line": row.line, "note": row.note} for row in lines],
+        }
+
+
+def _write_compose(
+    folder: Path, made: Sequence[Indexed], catalog: Catalog, plan: ImagePlan, health: Health
+) -> None:
+    for one in made:
+        for board in boards_of(one.target, catalog):
+            files = compose_files(
+                target=one.target,
+                board=board,
+                image=one.image.tag,
+                catalog=catalog,
+                plan=plan,
+                health=health,
+            )
+            own = folder / f"{board.name}-{one.target.platform.name}"
+            own.mkdir(parents=True, exist_ok=True)
+            for name, text in files.items():
+                write_atomically(own / name, text.encode())
+            console.note(f"{own}/ has {', '.join(sorted(files))} for a {board.title}")
 
 
 def _emulation_stubs(target: Target, wheel: Path, store: Store, own_parts: OwnParts) -> Path | None:
@@ -155,18 +225,6 @@ def _emulation_stubs(target: Target, wheel: Path, store: Store, own_parts: OwnPa
     if target.platform.kind != "emulation":
         return None
     return emulation_stubs(dict(libraries(wheel)), prepare(target, store, own_parts), store)
-
-
-def _image_plan(catalog: Catalog, deploy: str) -> ImagePlan:
-    found = deployment_of(catalog, deploy)
-    if found is None or found.image is None:
-        lacks = "does not exist" if found is None else "has no `image`"
-        raise ConfigError(
-            f"{deploy} {lacks}, which says the image's name and smoke command",
-            fix="add `image: {repository: my/ops, smoke: [python3, -c, pass]}` to it; jetship's "
-            "own deploy.yaml is an example with comments",
-        )
-    return found.image
 
 
 @command(records={"asked": Asked, "known": Known}, help=OPTIONS_HELP)
@@ -190,7 +248,7 @@ def smoke(
     catalog = known.catalog(deploy)
     store = Store(default_root())
     targets = targets_of(catalog, asked, deploy=deploy)
-    named = _image_plan(catalog, deploy)
+    named = image_plan_of(catalog, deploy)[1]
     client = connect()
     own = Given().supply(catalog, deploy)
     answers = {}
@@ -230,7 +288,7 @@ def _disagreements(answer: Mapping[str, Any]) -> str:
 
 def _image_of(wheel: Path, target: Target, named: ImagePlan, client: docker.DockerClient) -> str:
     """Return the name of the wheel's image, which must have been made."""
-    tag = image_tag(named.repository, read_wheel(wheel), target)
+    tag = image_name(named.name, read_wheel(wheel), target, named.tag)
     if architecture_of(client, tag) is None:
         raise NothingSelectedError(
             f"the engine has no image {tag}",

@@ -21,6 +21,7 @@ from jetship.targets.deployment import (
     own_paths_of,
     targets_file_of,
 )
+from jetship.targets.imageplan import ImagePlan
 from jetship.targets.model import Target
 from jetship.targets.resolve import (
     DEFAULT_PLATFORM,
@@ -270,6 +271,23 @@ def deployment_of(catalog: Catalog, deploy: str) -> Deployment | None:
     return None
 
 
+def image_plan_of(catalog: Catalog, deploy: str) -> tuple[Deployment, ImagePlan]:
+    """Return deploy.yaml and its `image`, which has to be there.
+
+    Raises:
+        ConfigError: it is wrong, or says nothing of images.
+    """
+    found = deployment_of(catalog, deploy)
+    if found is None or found.image is None:
+        lacks = "does not exist" if found is None else "has no `image`"
+        raise ConfigError(
+            f"{deploy} {lacks}, which says the image's name and smoke command",
+            fix="add `image: {repository: my/ops, smoke: [python3, -c, pass]}` to it; jetship's "
+            "own deploy.yaml is an example with comments",
+        )
+    return found, found.image
+
+
 def project_of(
     catalog: Catalog, given: str, deploy: str, store: Store
 ) -> tuple[Project, BuildSettings]:
@@ -348,6 +366,29 @@ def wheel_for(target: Target, *, given: str, dist: str, own: OwnParts = NOTHING_
             fix="say which with --wheel FILE",
         )
     return found[0]
+
+
+def wheels_for(
+    targets: Sequence[Target], *, given: str, dist: str, own: OwnSupply
+) -> list[tuple[Target, Path]]:
+    """Return each target with its wheel, as `wheel_for` finds it.
+
+    Raises:
+        NothingSelectedError, ConfigError: some have none or several; what is wrong is told of all.
+    """
+    found, errors = [], []
+    for target in targets:
+        try:
+            found.append((target, wheel_for(target, given=given, dist=dist, own=own.of(target))))
+        except (NothingSelectedError, ConfigError) as error:
+            errors.append(error)
+    if len(errors) > 1 and not given:
+        kind = type(errors[0])
+        fixes = " && ".join(dict.fromkeys(error.fix for error in errors))
+        raise kind("; ".join(error.what for error in errors), fix=fixes)
+    if errors:
+        raise errors[0]
+    return found
 
 
 _PLACES = {"--sysroot": "DIR", "--cuda-home": "DIR", "--torch-wheel": "FILE"}
