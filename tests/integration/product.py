@@ -147,12 +147,12 @@ def marked(mark: str) -> list[tuple[int, str]]:
     return found
 
 
-def wait_until(condition: Callable[[], object], what: str) -> None:
+def wait_until(condition: Callable[[], object], what: str, pause: float = 0.05) -> None:
     """Wait for what another process is about to do; how long that takes is not the test."""
     end = time.monotonic() + WAIT_SECONDS
     while not condition():
         assert time.monotonic() < end, f"{what} did not happen"
-        time.sleep(0.05)
+        time.sleep(pause)
 
 
 def names_in(folder: Path) -> list[str]:
