@@ -15,6 +15,7 @@ from jetship.check.matrix import Matrix
 from jetship.engine import engine_errors
 from jetship.errors import CheckError, ConfigError, ImageError, NothingSelectedError
 from jetship.fleet.plan import PinnedImage, shortened
+from jetship.image.index import INDEX_FILE, indexed_image
 from jetship.pin import Pin
 from jetship.store import Store, sha256_of, write_atomically
 from jetship.survey import Asked, Survey
@@ -35,8 +36,8 @@ def pin_image(
 ) -> PinnedImage:
     """Return the image that a target's devices get, by its id.
 
-    Where the engine has several of a target, it is the one that is wanted, else the one that holds
-    a wheel which lies in `dist`.
+    Where the engine has several of a target, it is the one that is wanted, else the one of the
+    index in `dist`, else the one that holds a wheel which lies there.
 
     Args:
         client: the engine.
@@ -47,7 +48,7 @@ def pin_image(
 
     Raises:
         NothingSelectedError: the engine has none.
-        ConfigError: there are several, and nothing says which.
+        ConfigError: there are several, and nothing says which; the index is damaged.
         CheckError: it has no pin record, or one for another target.
         ImageError: the engine fails.
     """
@@ -61,17 +62,29 @@ def pin_image(
             fix=f"invoke image --arch '{target.arch_list}' --platform {target.platform.name}",
         )
     if len(chosen) > 1:
-        wheels = {sha256_of(wheel) for wheel in dist.glob("*.whl")}
-        ours = [image for image in chosen if image.labels.get(WHEEL_LABEL) in wheels]
-        if len(ours) != 1:
-            tags = shortened([tag for image in chosen for tag in image.tags])
-            raise ConfigError(
-                f"the engine has {len(chosen)} images for {target.id}: {tags}",
-                why=f"{len(ours) or 'none'} of them hold a wheel of {dist}/",
-                fix="say which with --image, by its tag or the version of its wheel",
-            )
-        chosen = ours
+        chosen = [_latest(chosen, target, dist)]
     return _pinned(chosen[0], target)
+
+
+def _latest(found: Sequence[Image], target: Target, dist: Path) -> Image:
+    """Return the one of several images that was made last, as far as `dist` knows.
+
+    Raises:
+        ConfigError: it does not know.
+    """
+    indexed = indexed_image(dist / INDEX_FILE, target)
+    wheels = {sha256_of(wheel) for wheel in dist.glob("*.whl")}
+    ours = [image for image in found if image.id == indexed] or [
+        image for image in found if image.labels.get(WHEEL_LABEL) in wheels
+    ]
+    if len(ours) != 1:
+        tags = shortened([tag for image in found for tag in image.tags])
+        raise ConfigError(
+            f"the engine has {len(found)} images for {target.id}: {tags}",
+            why=f"{len(ours) or 'none'} of them hold a wheel of {dist}/",
+            fix="say which with --image, by its tag or the version of its wheel",
+        )
+    return ours[0]
 
 
 def _images_of(client: docker.DockerClient, named: ImagePlan, target: Target) -> Iterator[Image]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jetship.errors import ConfigError
 from jetship.image.build import ImageResult
 from jetship.image.runline import boards_of
 from jetship.image.wheelfile import read_wheel
@@ -61,3 +62,22 @@ def write_index(path: Path, rows: Sequence[Indexed], catalog: Catalog) -> None:
         "images": [row.to_json(catalog) for row in rows],
     }
     write_atomically(path, f"{json.dumps(document, indent=2)}\n".encode())
+
+
+def indexed_image(path: Path, target: Target) -> str:
+    """Return the id of a target's image in an index, or "" where there is no index or row.
+
+    Raises:
+        ConfigError: the file is no index.
+    """
+    try:
+        rows = json.loads(path.read_bytes())["images"]
+        return next((str(row["id"]) for row in rows if row["target"] == target.id), "")
+    except FileNotFoundError:
+        return ""
+    except (ValueError, LookupError, TypeError) as error:
+        raise ConfigError(
+            f"{path} is no index of images",
+            why=str(error),
+            fix="`invoke image --all` writes it anew",
+        ) from error

@@ -1,6 +1,7 @@
 """Which image a target's devices get, and that nothing unproved goes out."""
 
 import hashlib
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -90,6 +91,20 @@ def test_of_several_the_one_whose_wheel_lies_there(tmp_path):
     assert pin(engine, tmp_path).id.endswith("2")
     (tmp_path / "ops-1.0.whl").write_bytes(b"old")
     with pytest.raises(ConfigError, match="say which with --image"):
+        pin(engine, tmp_path)
+
+
+def test_of_several_the_one_of_the_index(tmp_path):
+    engine = Engine(image(1, "1.0", wheel=b"old"), image(2, "2.0", wheel=b"new"))
+    (tmp_path / "ops-1.0.whl").write_bytes(b"old")
+    rows = [{"target": "another", "id": "x"}, {"target": TARGET.id, "id": f"sha256:{2:064d}"}]
+    index = tmp_path / "images.json"
+    index.write_text(json.dumps({"images": rows}))
+    assert pin(engine, tmp_path).id.endswith("2")
+    index.write_text(json.dumps({"images": [{"target": TARGET.id, "id": "gone"}]}))
+    assert pin(engine, tmp_path).id.endswith("1")
+    index.write_text("[]")
+    with pytest.raises(ConfigError, match="is no index of images"):
         pin(engine, tmp_path)
 
 

@@ -80,7 +80,7 @@ def images(engine: Engine) -> Dict[str, List[str]]:
     ids = sorted(set(engine.call(["image", "ls", "--quiet", "--no-trunc"]).split()))
     found: Dict[str, List[str]] = {}
     for start in range(0, len(ids), IMAGES_AT_ONCE):
-        words = ["image", "inspect", "--format", '{{.Id}}{{range .RootFS.Layers}} {{.}}{{end}}']
+        words = ["image", "inspect", "--format", "{{.Id}}{{range .RootFS.Layers}} {{.}}{{end}}"]
         # One that is deleted meanwhile makes an error, and the others are told nevertheless.
         done = engine.try_call(words + ids[start : start + IMAGES_AT_ONCE], 60)
         for line in done.stdout.splitlines():
