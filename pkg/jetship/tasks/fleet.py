@@ -18,7 +18,7 @@ from jetship.engine import connect
 from jetship.errors import ConfigError, RolloutError
 from jetship.fleet.alone import alone
 from jetship.fleet.images import pushed, require_proved
-from jetship.fleet.journal import Journal, Standing, State, read, unfinished
+from jetship.fleet.journal import Journal, Standing, State, newest_unfinished, read, unfinished
 from jetship.fleet.link import this_user
 from jetship.fleet.onedevice import OneDevice
 from jetship.fleet.plan import Plan, PlannedDevice, plan_back, planned, shortened
@@ -35,7 +35,6 @@ from jetship.tasks.fleetplan import (
     beginning,
     dry_plan,
     health_of,
-    image_plan_of,
     journal_folder,
     layers_for,
     opener_for,
@@ -46,7 +45,15 @@ from jetship.tasks.fleetplan import (
     selected_devices,
     targets_of_devices,
 )
-from jetship.tasks.request import DEPLOY_FILE, DEPLOY_HELP, DIST_HELP, JSON_HELP, Given, Known
+from jetship.tasks.request import (
+    DEPLOY_FILE,
+    DEPLOY_HELP,
+    DIST_HELP,
+    JSON_HELP,
+    Given,
+    Known,
+    required_image,
+)
 
 WATCH_SECONDS = 5
 SHOWN_SKIPPED = 20
@@ -110,12 +117,17 @@ def deploy(
             )
         return
     deployment, devices = selected_devices(deploy, catalog, group, device)
-    named = image_plan_of(deployment, deploy)
+    named = required_image(deployment, deploy)
     if dry:
         plan, lacking = dry_plan(catalog, deployment, named, devices, wanted=image, dist=Path(dist))
         _show_plan(plan, lacking, json=json)
         return
     with alone(folder):
+        if former := newest_unfinished(folder):
+            console.note(
+                f"rollout {former} did not end, and is left as it is; `invoke deploy --resume` "
+                "would have gone on with it"
+            )
         client = connect()
         with contextlib.closing(client):
             images = pinned_images(client, named, devices, wanted=image, dist=Path(dist))
@@ -149,7 +161,7 @@ def status(
     """
     catalog = known.catalog(deploy)
     deployment, devices = selected_devices(deploy, catalog, group, device)
-    opener = opener_for(app_of(image_plan_of(deployment, deploy)), lambda _: "")
+    opener = opener_for(app_of(required_image(deployment, deploy)), lambda _: "")
     asked = [planned(one) for one in devices]
     if watch:
         _watch(asked, opener, json=json)
@@ -198,9 +210,9 @@ def rollback(
     plan = plan_to(to, folder, deployment, devices) if to else None
     if plan is None:
         plan = plan_back(
-            app=app_of(image_plan_of(deployment, deploy)),
+            app=app_of(required_image(deployment, deploy)),
             devices=devices,
-            health=health_of(deployment, image_plan_of(deployment, deploy)),
+            health=health_of(deployment, required_image(deployment, deploy)),
             strategy=deployment.strategy,
             to=to,
         )

@@ -72,20 +72,6 @@ def _listed(names: str) -> list[str]:
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
-def image_plan_of(deployment: Deployment, deploy: str) -> ImagePlan:
-    """Return what deploy.yaml says of images.
-
-    Raises:
-        ConfigError: nothing.
-    """
-    if deployment.image is None:
-        raise ConfigError(
-            f"{deploy} has no `image`, which says how images and containers are called",
-            fix="add `image: {repository: my/ops, smoke: [python3, -c, pass]}` to it",
-        )
-    return deployment.image
-
-
 def app_of(named: ImagePlan) -> str:
     """Return the name of containers and state on the devices: acme-ops of acme/ops."""
     return re.sub(r"[^a-z0-9]+", "-", named.repository.lower())

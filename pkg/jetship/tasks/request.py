@@ -278,14 +278,28 @@ def image_plan_of(catalog: Catalog, deploy: str) -> tuple[Deployment, ImagePlan]
         ConfigError: it is wrong, or says nothing of images.
     """
     found = deployment_of(catalog, deploy)
-    if found is None or found.image is None:
-        lacks = "does not exist" if found is None else "has no `image`"
-        raise ConfigError(
-            f"{deploy} {lacks}, which says the image's name and smoke command",
-            fix="add `image: {repository: my/ops, smoke: [python3, -c, pass]}` to it; jetship's "
-            "own deploy.yaml is an example with comments",
-        )
-    return found, found.image
+    if found is None:
+        raise _no_image(deploy, "does not exist")
+    return found, required_image(found, deploy)
+
+
+def required_image(found: Deployment, deploy: str) -> ImagePlan:
+    """Return the `image` of a deploy.yaml, which has to be there.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if found.image is None:
+        raise _no_image(deploy, "has no `image`")
+    return found.image
+
+
+def _no_image(deploy: str, lacks: str) -> ConfigError:
+    return ConfigError(
+        f"{deploy} {lacks}, which says the image's name and smoke command",
+        fix="add `image: {repository: my/ops, smoke: [python3, -c, pass]}` to it; jetship's "
+        "own deploy.yaml is an example with comments",
+    )
 
 
 def project_of(

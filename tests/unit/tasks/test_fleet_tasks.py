@@ -143,6 +143,15 @@ def test_an_interrupted_rollout_goes_on(call, devices):
     assert (code, "has ended (complete)" in err) == (3, True)
 
 
+def test_a_new_rollout_says_that_a_former_one_did_not_end(call, devices):
+    Path("deploy.yaml").write_text(DEPLOY.replace("wave: 2", "wave: 2, pause: confirm"))
+    call("deploy")
+    Path("deploy.yaml").write_text(DEPLOY)
+    code, _, err = call("deploy")
+    assert (code, "did not end, and is left as it is" in err) == (0, True)
+    assert "did not end" not in call("deploy")[2]
+
+
 def test_what_a_resume_has_answered_already_cannot_be_said(call, devices):
     code, _, err = call("deploy", "--resume", "--group", "lab", "--dry")
     assert (code, "--group and --dry would change it" in err) == (2, True)
