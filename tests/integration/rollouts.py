@@ -135,14 +135,18 @@ class Deployer:
         home = "root" if self.user == "root" else f"home/{self.user}"
         return device.root / home / STATE
 
+    def arrived_bytes(self, device: Device) -> int:
+        """Return how much of an image has arrived on a device that has not loaded it yet."""
+        with contextlib.suppress(OSError):
+            layers = self._state_folder(device) / "layers"
+            return sum(entry.stat().st_size for entry in os.scandir(layers))
+        return 0
+
     def wait_until_idle(self, device: Device) -> None:
         """Wait until no program of a deployer's is at work on a device."""
-        wait_until(
-            lambda: device.inside("flock", "-n", self._lock(device), "true").ok, "the end of it"
-        )
-
-    def _lock(self, device: Device) -> str:
-        return f"/{'root' if self.user == 'root' else f'home/{self.user}'}/{STATE}/lock"
+        home = "/root" if self.user == "root" else f"/home/{self.user}"
+        free = ("flock", "-n", f"{home}/{STATE}/lock", "true")
+        wait_until(lambda: device.inside(*free).ok, f"the end of what is done on {device.name}")
 
     def require_whole(self, *allowed: Image) -> dict[str, Image]:
         """Make sure of all that holds whatever has happened, and return what each device runs.
@@ -211,10 +215,3 @@ def follow(read: Callable[[], list[dict[str, Any]]], event: str, known: int = 0)
         f"the event {event!r}",
         pause=0.002,
     )
-
-
-def file_growing(folder: Path) -> bool:
-    """Return whether a transfer has brought something."""
-    with contextlib.suppress(OSError):
-        return any(entry.stat().st_size for entry in os.scandir(folder))
-    return False
