@@ -169,7 +169,8 @@ class OneDevice:
                     return ended
             except LostError as error:
                 why = _said(error)
-            except UnreachableError as error:
+            except (UnreachableError, LockedError) as error:
+                # After a cut: it is not back yet, or its end of the old session is not gone yet.
                 if not tries:
                     raise
                 why = _said(error)
@@ -259,9 +260,11 @@ class OneDevice:
                 return Ended("already")
             if state.previous is not None and rollout_of(state.previous.release) != to:
                 return Ended("refused", f"its previous release is {state.previous.release}")
-        elif state.last and state.last.action == "rollback" and state.last.outcome == "committed":
-            # Once more would be forward again, to what somebody has fled from.
-            return Ended("already", f"it went back before, to {state.last.release}")
+        elif current is not None and state.previous is not None:
+            # Names of rollouts sort by their time. Once more would be forward again, to what
+            # somebody has fled from.
+            if rollout_of(state.previous.release) > rollout_of(current.release):
+                return Ended("already", f"it went back before, from {state.previous.release}")
         return None if state.previous is not None else Ended("refused", "it had nothing before")
 
     @property
