@@ -7,6 +7,7 @@ from jetship.tasks.bench import bench
 from jetship.tasks.caches import cache
 from jetship.tasks.check import check
 from jetship.tasks.images import image, matrix, smoke
+from jetship.tasks.k8s import k8s
 from jetship.tasks.machine import doctor, pins, targets
 from jetship.tasks.probe import probe
 from jetship.tasks.program import JetshipProgram
@@ -24,6 +25,7 @@ def namespace() -> Collection:
         smoke,
         matrix,
         schema,
+        k8s,
         toolchain,
         targets,
         doctor,

@@ -31,6 +31,7 @@ TASKS = [
     "doctor",
     "pins",
     "schema",
+    "k8s",
     "cache",
 ]
 

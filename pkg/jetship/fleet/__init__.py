@@ -1,0 +1,1 @@
+"""From images to devices: what runs on them, and how a rollout goes."""
