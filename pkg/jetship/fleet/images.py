@@ -15,7 +15,7 @@ from jetship.check.matrix import Matrix
 from jetship.engine import engine_errors
 from jetship.errors import CheckError, ConfigError, ImageError, NothingSelectedError
 from jetship.fleet.plan import PinnedImage, shortened
-from jetship.image.index import INDEX_FILE, indexed_image
+from jetship.image.index import INDEX_FILE, ImageIndex
 from jetship.pin import Pin
 from jetship.store import Store, sha256_of, write_atomically
 from jetship.survey import Asked, Survey
@@ -72,9 +72,11 @@ def _latest(found: Sequence[Image], target: Target, dist: Path) -> Image:
     Raises:
         ConfigError: it does not know.
     """
-    indexed = indexed_image(dist / INDEX_FILE, target)
+    index = dist / INDEX_FILE
+    rows = ImageIndex.read(index).images if index.is_file() else ()
+    indexed = {row.id for row in rows if row.target == target.id}
     wheels = {sha256_of(wheel) for wheel in dist.glob("*.whl")}
-    ours = [image for image in found if image.id == indexed] or [
+    ours = [image for image in found if image.id in indexed] or [
         image for image in found if image.labels.get(WHEEL_LABEL) in wheels
     ]
     if len(ours) != 1:

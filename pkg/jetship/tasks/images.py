@@ -17,7 +17,7 @@ from jetship.errors import CheckError, ConfigError, ImageError, NothingSelectedE
 from jetship.image.base import base_image, require_base
 from jetship.image.build import build_image, image_name
 from jetship.image.compose import compose_files
-from jetship.image.index import INDEX_FILE, Indexed, write_index
+from jetship.image.index import INDEX_FILE, ImageIndex, Made
 from jetship.image.runline import boards_of, run_lines
 from jetship.image.smoke import smoke as run_smoke
 from jetship.image.stubs import emulation_stubs
@@ -100,7 +100,7 @@ def image(
     rows = [maker.described(one) for one in made]
     if all:
         path = Path(index or Path(dist) / INDEX_FILE)
-        write_index(path, made, catalog)
+        ImageIndex.of(made, catalog).write(path)
         console.note(f"{path} says which image each target has")
     if compose:
         _write_compose(Path(compose), made, catalog, plan, deployment.health)
@@ -158,7 +158,7 @@ class _Maker:
             raise CheckError("; ".join(refused), fix="see the findings above")
         return reports
 
-    def make(self, target: Target, wheel: Path, report: Report) -> Indexed:
+    def make(self, target: Target, wheel: Path, report: Report) -> Made:
         base = self.base or self.plan.base.get(target.platform.name, "")
         if base:
             require_base(self.client, base, target.platform)
@@ -178,9 +178,9 @@ class _Maker:
             client=self.client,
             tag=self.plan.tag,
         )
-        return Indexed(target, wheel, made)
+        return Made(target, wheel, made)
 
-    def described(self, one: Indexed) -> dict[str, Any]:
+    def described(self, one: Made) -> dict[str, Any]:
         """Return what the task prints of an image."""
         lines = run_lines(
             target=one.target,
@@ -201,7 +201,7 @@ class _Maker:
 
 
 def _write_compose(
-    folder: Path, made: Sequence[Indexed], catalog: Catalog, plan: ImagePlan, health: Health
+    folder: Path, made: Sequence[Made], catalog: Catalog, plan: ImagePlan, health: Health
 ) -> None:
     for one in made:
         for board in boards_of(one.target, catalog):

@@ -8,6 +8,7 @@ from jetship.tasks.caches import cache
 from jetship.tasks.check import check
 from jetship.tasks.fleet import deploy, rollback, status
 from jetship.tasks.images import image, matrix, smoke
+from jetship.tasks.k8s import k8s
 from jetship.tasks.machine import doctor, pins, targets
 from jetship.tasks.probe import probe
 from jetship.tasks.program import JetshipProgram
@@ -28,6 +29,7 @@ def namespace() -> Collection:
         status,
         rollback,
         schema,
+        k8s,
         toolchain,
         targets,
         doctor,

@@ -1,7 +1,6 @@
 """Which image a target's devices get, and that nothing unproved goes out."""
 
 import hashlib
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +10,7 @@ from jetship.check.matrix import Column, Matrix, Subject
 from jetship.errors import CheckError, ConfigError, ImageError, NothingSelectedError
 from jetship.fleet import images as module
 from jetship.fleet.images import is_proved, pin_image, pushed, require_proved
+from jetship.image.index import ImageIndex, IndexRow
 from jetship.pin import Pin
 from jetship.targets.imageplan import ImagePlan
 from jetship.toolchain.own import NO_SUPPLY
@@ -97,14 +97,19 @@ def test_of_several_the_one_whose_wheel_lies_there(tmp_path):
 def test_of_several_the_one_of_the_index(tmp_path):
     engine = Engine(image(1, "1.0", wheel=b"old"), image(2, "2.0", wheel=b"new"))
     (tmp_path / "ops-1.0.whl").write_bytes(b"old")
-    rows = [{"target": "another", "id": "x"}, {"target": TARGET.id, "id": f"sha256:{2:064d}"}]
+    row = IndexRow(
+        target=TARGET.id, platform="jetpack-6.2", machine="aarch64", archs=(), l4t=(), boards=(),
+        image="acme/ops:2.0", id=f"sha256:{2:064d}", digest=None, architecture="arm64",
+        version="2.0", wheel="ops-2.0.whl", wheel_sha256="0",
+    )  # fmt: skip
+    other = row.model_copy(update={"target": "another", "id": "x"})
     index = tmp_path / "images.json"
-    index.write_text(json.dumps({"images": rows}))
+    ImageIndex(images=(other, row)).write(index)
     assert pin(engine, tmp_path).id.endswith("2")
-    index.write_text(json.dumps({"images": [{"target": TARGET.id, "id": "gone"}]}))
+    ImageIndex(images=(other,)).write(index)
     assert pin(engine, tmp_path).id.endswith("1")
     index.write_text("[]")
-    with pytest.raises(ConfigError, match="is no index of images"):
+    with pytest.raises(ConfigError, match=r"images\.json"):
         pin(engine, tmp_path)
 
 

@@ -34,6 +34,7 @@ TASKS = [
     "doctor",
     "pins",
     "schema",
+    "k8s",
     "cache",
 ]
 
