@@ -83,6 +83,8 @@ def images(engine: Engine) -> Dict[str, List[str]]:
         words = ["image", "inspect", "--format", "{{.Id}}{{range .RootFS.Layers}} {{.}}{{end}}"]
         # One that is deleted meanwhile makes an error, and the others are told nevertheless.
         done = engine.try_call(words + ids[start : start + IMAGES_AT_ONCE], 60)
+        if done.status and not done.stdout.strip():
+            raise EngineError("`docker image inspect` failed: " + done.stderr.strip()[-600:])
         for line in done.stdout.splitlines():
             if line.strip():
                 image, *layers = line.split()
