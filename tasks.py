@@ -21,6 +21,7 @@ TEST_PACKAGES = {
     "dpkg-scanpackages": "dpkg-dev",
     "ssh": "openssh-client",
     "/usr/sbin/sshd": "openssh-server",
+    "openssl": "openssl",
     "gpg": "gpg",
     "gpg-agent": "gpg-agent",
     "chromium": "chromium",
