@@ -10,7 +10,7 @@ from typing import Any
 from jetship import pipeline
 from jetship.store import Store
 from jetship.targets.model import Target
-from jetship.toolchain.own import OwnSupply
+from jetship.toolchain.ownparts import OwnSupply
 
 
 @dataclass(frozen=True)

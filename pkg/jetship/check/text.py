@@ -1,8 +1,7 @@
 """Reports for people who read a terminal or a log."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from jetship.check.explain import Explanation
 from jetship.check.findings import Outcome, Report
 from jetship.check.fold import Folded, blocking_first, fold, fold_all, sentence
 from jetship.check.matrix import Column, Matrix
@@ -165,17 +164,3 @@ def plain(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
         for row in every
     )
-
-
-def explanations_text(rules: Mapping[str, Explanation]) -> Iterator[str]:
-    """Yield each rule's explanation, as text."""
-    for name, rule in rules.items():
-        yield "\n".join(
-            [
-                f"{name}: {rule.question}",
-                f"  why:    {rule.why}",
-                f"  how:    {rule.how}",
-                f"  fix:    {rule.fix}",
-                f"  source: {rule.source}",
-            ]
-        )

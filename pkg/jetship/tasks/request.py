@@ -4,11 +4,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from jetship import console, yamlfile
-from jetship.build.origin import find_project
-from jetship.build.project import Project
 from jetship.errors import ConfigError, NothingSelectedError
 from jetship.pin import pin_of
 from jetship.store import Store
@@ -30,8 +28,10 @@ from jetship.targets.resolve import (
     resolve,
     resolve_id,
 )
-from jetship.toolchain.own import NOTHING_OWN, OwnParts, OwnSupply
-from jetship.toolchain.prepare import missing_parts
+from jetship.toolchain.ownparts import NOTHING_OWN, OwnParts, OwnSupply
+
+if TYPE_CHECKING:
+    from jetship.build.project import Project
 
 DEPLOY_FILE = Path("deploy.yaml")
 
@@ -272,7 +272,7 @@ def deployment_of(catalog: Catalog, deploy: str) -> Deployment | None:
 
 def project_of(
     catalog: Catalog, given: str, deploy: str, store: Store
-) -> tuple[Project, BuildSettings]:
+) -> "tuple[Project, BuildSettings]":
     """Return the project that is given, deploy.yaml's, or the current folder, and how to build it.
 
     What deploy.yaml says of the build is meant for the project that it names.
@@ -280,6 +280,8 @@ def project_of(
     Raises:
         ConfigError, DownloadError: there is no such project.
     """
+    from jetship.build.origin import find_project
+
     deployment = deployment_of(catalog, deploy)
     if given:
         settings = BuildSettings()
@@ -336,6 +338,8 @@ def wheel_for(target: Target, *, given: str, dist: str, own: OwnParts = NOTHING_
     pins = [(wheel, pin_of(wheel)) for wheel in wheels]
     found = [wheel for wheel, pin in pins if pin is not None and pin.target == target.id]
     if not found:
+        from jetship.toolchain.prepare import missing_parts
+
         raise NothingSelectedError(
             f"{dist}/ has no wheel for {target.id}",
             fix=f"invoke build {_words(target)} --platform {target.platform.name}"

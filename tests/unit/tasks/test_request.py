@@ -15,7 +15,7 @@ from jetship.tasks.request import (
     targets_of,
     wheel_for,
 )
-from jetship.toolchain.own import OwnParts
+from jetship.toolchain.ownparts import OwnParts
 
 DEPLOY = """\
 version: 1
