@@ -77,8 +77,12 @@ class Asked:
 
     @property
     def together(self) -> "Asked":
-        """These options for one target with all archs; an id and --cpu-only name one anyway."""
-        return self if self.target or self.cpu_only else replace(self, fat=True)
+        """These options for one target with all archs, as one run of CMake makes them.
+
+        An id and --cpu-only name one anyway, and deploy.yaml says itself what goes together.
+        """
+        named = self.arch is not None or self.board
+        return replace(self, fat=True) if named and not (self.target or self.cpu_only) else self
 
 
 def targets_of(catalog: Catalog, asked: Asked, *, deploy: str) -> tuple[Target, ...]:

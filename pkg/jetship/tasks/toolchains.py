@@ -63,7 +63,7 @@ def toolchain(
     from jetship.toolchain.prepare import plan, prepare
 
     catalog = known.catalog(deploy)
-    targets = targets_of(catalog, _together(asked), deploy=deploy)
+    targets = targets_of(catalog, asked.together, deploy=deploy)
     _require_sense(targets, export=export, copy=copy)
     if export:
         exports.require_own(Path(export).resolve())
@@ -83,12 +83,6 @@ def toolchain(
         return
     for row in rows:
         _print(row)
-
-
-def _together(asked: Asked) -> Asked:
-    """Let several archs be one target, as one run of CMake makes them."""
-    named = asked.arch is not None or asked.board
-    return asked.together if named else asked
 
 
 def _require_sense(targets: tuple[Target, ...], *, export: str, copy: bool) -> None:
