@@ -200,12 +200,13 @@ def _print_wheels(results: "list[Produced]") -> None:
                 + (f", {accepted} findings accepted for this platform only" if accepted else "")
                 + f" (`invoke check {result.wheel.path}` shows all)"
             )
-            _note_missing_code(result.report)
+            _note_code(result.report)
             console.emit(str(result.wheel.path))
 
 
-def _note_missing_code(report: "Report") -> None:
-    """Say of a wheel that was built for a GPU that it has nothing for one, and why that is fine."""
+def _note_code(report: "Report") -> None:
+    """Say what wheel or torch has no device code, though the check passed."""
     for finding in report.findings:
-        if finding.rule == "device-code" and "no device code" in finding.reason:
+        none = finding.rule == "device-code" and "no device code" in finding.reason
+        if none or (finding.rule == "torch-code" and finding.outcome == "unknown"):
             console.note(f"{finding.subject}: {finding.reason}")

@@ -90,7 +90,8 @@ def test_one_wheel_on_one_target_is_told_with_all_that_passed(call, wheel):
     code, out, _ = call(wheel(), "--arch", "6.2")
     assert code == 0
     assert out.splitlines()[0].endswith("for sm62-debian-12: pass")
-    assert out.count("\nok   ") == len(RULES)
+    # Rule torch-code speaks only where the platform's file says what its torch has code for.
+    assert out.count("\nok   ") == len(RULES) - 1
 
 
 def test_wheels_by_targets_are_a_table_and_each_reason_once(call, wheel, asked):
