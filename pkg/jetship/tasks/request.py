@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from jetship import console, yamlfile
 from jetship.errors import ConfigError, NothingSelectedError
-from jetship.pin import pin_of
 from jetship.store import Store
 from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.catalog import Catalog
@@ -338,6 +337,8 @@ def wheel_for(target: Target, *, given: str, dist: str, own: OwnParts = NOTHING_
     if given:
         require_files([given])
         return Path(given)
+    from jetship.wheelarchive import pin_of
+
     wheels = sorted(Path(dist).glob("*.whl"))
     pins = [(wheel, pin_of(wheel)) for wheel in wheels]
     found = [wheel for wheel, pin in pins if pin is not None and pin.target == target.id]
