@@ -195,6 +195,11 @@ def test_together_is_one_target_whatever_was_asked_for(catalog, options, target)
     assert found.id == target
 
 
+def test_the_targets_of_a_file_stay_apart_where_nothing_was_asked_for(catalog, deploy):
+    found = targets_of(catalog, Asked().together, deploy=deploy)
+    assert [target.id for target in found] == ["sm62-debian-12", "sm72.sm87ptx-debian-12"]
+
+
 def test_nothing_asked_for_is_nothing():
     assert Asked().nothing
     assert not Asked(arch="").nothing

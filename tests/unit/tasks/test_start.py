@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from jetship import proc
@@ -24,10 +25,21 @@ CHECK = {"jetship.check.api", "jetship.survey", "jetship.elf", "jetship.toolchai
          "zstandard"}  # fmt: skip
 
 
+REPOSITORY = Path(__file__).parents[3]
+
+
 def imported(*words: str) -> set[str]:
     """Return all modules that are there when a command line has ended."""
     done = proc.run([sys.executable, "-c", PROGRAM, *words])
     return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_the_tasks_of_the_repository_import_no_more():
+    ask = "import json, sys, tasks; print(json.dumps(sorted(sys.modules)))"
+    done = proc.run([sys.executable, "-c", ask], cwd=REPOSITORY)
+    modules = set(json.loads(done.stdout))
+    assert "jetship.tasks.images" in modules
+    assert not modules & (LIBRARIES | STAGES | CHECK)
 
 
 @pytest.mark.parametrize("words", [(), ("check", "--explain", "symbols"), ("targets",)])
