@@ -1,10 +1,8 @@
 """A wheel as the image stage sees it: what it is called, its pin, and how it is installed."""
 
-import email.parser
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from email.message import Message
 from pathlib import Path
 
 import installer
@@ -15,6 +13,7 @@ import installer.sources
 from jetship.errors import CheckError, ImageError
 from jetship.pin import PIN_FILE, Pin
 from jetship.store import sha256_of
+from jetship.wheelarchive import opened
 
 TARGET_PYTHON = "/usr/bin/python3"
 
@@ -36,24 +35,23 @@ def read_wheel(wheel: Path) -> WheelFacts:
     """Read a wheel's metadata and pin.
 
     Raises:
-        CheckError: it has no pin record, or one that cannot be read.
-        ImageError: the file is missing or is not a wheel.
+        CheckError: it is not a wheel, or has no pin record that can be read.
     """
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            metadata = _metadata(archive, wheel)
-            pin = _pin(archive, wheel)
-    except (OSError, zipfile.BadZipFile) as error:
-        raise ImageError(f"{wheel} cannot be read as a wheel", why=str(error)) from error
-    parsed = Pin.from_json(pin)
+    with opened(wheel) as archive:
+        metadata, pin = archive.headers("METADATA"), archive.pin()
+    if pin is None:
+        raise CheckError(
+            f"{wheel.name} carries no pin record ({PIN_FILE})",
+            fix="build it with `invoke build`, which writes the record",
+        )
     return WheelFacts(
         file=wheel.name,
         sha256=sha256_of(wheel),
         name=metadata["Name"],
         version=metadata["Version"],
         summary=metadata["Summary"] or "",
-        pin=parsed,
-        pin_json=parsed.model_dump_json(),
+        pin=pin,
+        pin_json=pin.model_dump_json(),
     )
 
 
@@ -61,16 +59,13 @@ def libraries(wheel: Path) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of every shared library of a wheel.
 
     Raises:
-        ImageError: the file is missing or is not a wheel.
+        CheckError: it is not a wheel, or a library is damaged.
     """
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            for name in archive.namelist():
-                last = name.rsplit("/", 1)[-1]
-                if last.endswith(".so") or ".so." in last:
-                    yield name, archive.read(name)
-    except (OSError, zipfile.BadZipFile) as error:
-        raise ImageError(f"{wheel} cannot be read as a wheel", why=str(error)) from error
+    with opened(wheel) as archive:
+        for name in (member.filename for member in archive.members):
+            last = name.rpartition("/")[2]
+            if last.endswith(".so") or ".so." in last:
+                yield name, archive.read(name)
 
 
 def install(wheel: Path, root: Path, packages: str) -> None:
@@ -104,25 +99,3 @@ def install(wheel: Path, root: Path, packages: str) -> None:
             installer.install(source, destination, {"INSTALLER": b"jetship\n"})
     except (OSError, ValueError, zipfile.BadZipFile, installer.exceptions.InstallerError) as error:
         raise ImageError(f"{wheel.name} cannot be installed", why=str(error)) from error
-
-
-def _metadata(archive: zipfile.ZipFile, wheel: Path) -> Message:
-    name = _in_dist_info(archive, "METADATA")
-    if name is None:
-        raise ImageError(f"{wheel.name} is not a wheel: it has no METADATA")
-    return email.parser.BytesParser().parsebytes(archive.read(name), headersonly=True)
-
-
-def _pin(archive: zipfile.ZipFile, wheel: Path) -> bytes:
-    name = _in_dist_info(archive, PIN_FILE)
-    if name is None:
-        raise CheckError(
-            f"{wheel.name} carries no pin record ({PIN_FILE})",
-            fix="build it with `invoke build`, which writes the record",
-        )
-    return archive.read(name)
-
-
-def _in_dist_info(archive: zipfile.ZipFile, file: str) -> str | None:
-    names = (name for name in archive.namelist() if name.count("/") == 1)
-    return next((name for name in names if name.endswith(f".dist-info/{file}")), None)
