@@ -1,6 +1,7 @@
 """The whole path as a user walks it: build, image, smoke, on the op pack."""
 
 import shutil
+import zipfile
 
 import pytest
 from engine import running_engine
@@ -30,6 +31,35 @@ def test_the_op_pack_runs_in_its_image_and_agrees_with_its_reference(engine, dis
     assert answer["ok"] is True
     assert answer["machine"] == "aarch64"
     assert {check["op"] for check in answer["checks"]} >= {"gelu", "fused_attn_nms"}
+
+
+@pytest.fixture
+def cut_short(engine, dist, tmp_path):
+    """The op pack's image with half of its library."""
+    (row,) = invoke("image", "--arch", "6.2", "--dist", dist, "--json").good().json["images"]
+    with zipfile.ZipFile(next(dist.glob("*.whl"))) as wheel:
+        (library,) = (name for name in wheel.namelist() if name.endswith(".so"))
+        whole = wheel.read(library)
+    (tmp_path / "half.so").write_bytes(whole[: len(whole) // 2])
+    place = "/usr/local/lib/python3.11/dist-packages/" + library
+    (tmp_path / "Dockerfile").write_text(f"FROM {row['image']}\nCOPY half.so {place}\n")
+    name = f"jetship-test/cut-short:{tmp_path.name}"
+    engine.images.build(path=str(tmp_path), tag=name, platform="linux/arm64", rm=True)
+    yield name
+    engine.images.remove(name, force=True)
+
+
+def test_an_image_is_proved_like_a_wheel(engine, dist, cut_short):
+    (row,) = invoke("image", "--arch", "6.2", "--dist", dist, "--json").good().json["images"]
+    whole = invoke("check", row["image"], "--json").good().json
+    assert {(one["target"], one["outcome"]) for one in whole["reports"]} == {
+        ("sm62-debian-12", "pass")
+    }
+    broken = invoke("check", cut_short, "--json")
+    assert broken.status == 7
+    (report,) = broken.json["reports"]
+    reasons = [one["reason"] for one in report["findings"] if one["outcome"] == "fail"]
+    assert any("_C" in reason for reason in reasons), reasons
 
 
 @pytest.fixture
