@@ -1,9 +1,11 @@
 """The whole path as a user walks it: build, image, smoke, on the op pack."""
 
+import json
 import shutil
 import zipfile
 
 import pytest
+import yaml
 from engine import running_engine
 from product import ROOT, invoke
 
@@ -31,6 +33,39 @@ def test_the_op_pack_runs_in_its_image_and_agrees_with_its_reference(engine, dis
     assert answer["ok"] is True
     assert answer["machine"] == "aarch64"
     assert {check["op"] for check in answer["checks"]} >= {"gelu", "fused_attn_nms"}
+
+
+def test_all_images_of_a_deploy_yaml_are_made_and_indexed(engine, dist, tmp_path):
+    deploy = tmp_path / "deploy.yaml"
+    deploy.write_text(
+        f"project: {ROOT}/csrc\ntargets: [{{arch: 6.2}}]\n"
+        f"image: {{repository: jetship-test/all, tag: 'x-{{target}}-{{wheel}}', "
+        "smoke: [python3, -m, jetops.selftest], environment: {LEVEL: 3}}\n"
+    )
+    words = ("--all", "--deploy", deploy, "--dist", dist, "--compose", tmp_path / "out", "--json")
+    (row,) = invoke("image", *words).good().json["images"]
+    try:
+        (indexed,) = json.loads((dist / "images.json").read_text())["images"]
+        made = engine.images.get(indexed["image"])
+        assert made.id == row["id"] == indexed["id"]
+        wheel = next(dist.glob("*.whl"))
+        assert indexed["image"] == (
+            f"jetship-test/all:x-sm62-debian-12-{indexed['wheel_sha256'][:12]}"
+        )
+        assert indexed["wheel"] == wheel.name
+        assert made.labels["jetship.wheel.sha256"] == indexed["wheel_sha256"]
+        assert indexed["boards"] == ["tx2"]
+        assert indexed["digest"] is None
+        assert any("--env LEVEL=3" in line["line"] for line in row["run"])
+        service = yaml.safe_load((tmp_path / "out/tx2-debian-12/compose.yaml").read_text())
+        assert service["services"]["all"]["image"] == indexed["image"]
+        index = ("--index", dist / "images.json")
+        manifests = invoke("k8s", "--deploy", deploy, *index, "--json").good().json
+        assert [one["kind"] for one in manifests["items"]] == ["Namespace", "DaemonSet"]
+        smoke = invoke("smoke", "--deploy", deploy, "--dist", dist).good().json
+        assert smoke["ok"] is True
+    finally:
+        engine.images.remove(row["image"], force=True)
 
 
 @pytest.fixture
