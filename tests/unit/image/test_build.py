@@ -246,5 +246,5 @@ def test_damaged_wheel_is_not_installed(tmp_path):
 )  # fmt: skip
 def test_a_base_is_named_by_the_digest_that_its_own_registry_gave_it(image, digests, found):
     known = SimpleNamespace(attrs={"RepoDigests": digests})
-    client = SimpleNamespace(images=SimpleNamespace(get=lambda name: known))
+    client = SimpleNamespace(images=SimpleNamespace(get=lambda _: known))
     assert repository_digest(client, image) == found
