@@ -1,11 +1,13 @@
 """docs/containers.md shows what is printed and written."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 import yaml
 from jetship.image.compose import COMPOSE, COMPOSE_CDI, DAEMON, compose_files
+from jetship.image.container import container_for
 from jetship.image.runline import board_line
 from jetship.targets.catalog import Catalog
 from jetship.targets.imageplan import ImagePlan
@@ -30,5 +32,8 @@ def test_the_page_shows_the_line_and_the_files_of_each_family(board, jetpack):
         target=target, board=found, image=image, catalog=CATALOG, plan=PLAN, health=Health()
     )
     assert f"```json\n{files[DAEMON]}```" in PAGE
+    cdi = container_for(target.platform, found, CATALOG, PLAN, cdi=True)
+    words = ["docker", "run", "--rm", *cdi.words(), image, *PLAN.smoke]
+    assert f"```console\n$ {shlex.join(words)}\n```" in PAGE
     for name in {COMPOSE, COMPOSE_CDI} & set(files):
         assert f"`{name}`:\n\n```yaml\n{files[name]}```" in PAGE
