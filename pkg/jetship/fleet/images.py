@@ -11,10 +11,10 @@ from jetship import console
 from jetship.engine import engine_errors
 from jetship.errors import CheckError, ConfigError, ImageError, NothingSelectedError
 from jetship.fleet.plan import PinnedImage, shortened
-from jetship.image.index import INDEX_FILE, ImageIndex
+from jetship.image.index import ImageIndex
 from jetship.pin import Pin
 from jetship.store import sha256_of
-from jetship.targets.imageplan import ImagePlan
+from jetship.targets.imageplan import INDEX_FILE, ImagePlan
 from jetship.targets.model import Target
 
 TARGET_LABEL = "jetship.target"

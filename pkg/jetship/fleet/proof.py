@@ -14,7 +14,7 @@ from jetship.store import Store, write_atomically
 from jetship.survey import Asked, Survey
 from jetship.targets.catalog import Catalog
 from jetship.targets.model import Target
-from jetship.toolchain.own import OwnSupply
+from jetship.toolchain.ownparts import OwnSupply
 
 _REPORT = "report.txt"
 

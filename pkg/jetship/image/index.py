@@ -15,8 +15,6 @@ from jetship.targets.catalog import Catalog, runs_on
 from jetship.targets.model import Target
 from jetship.yamlfile import Strict
 
-INDEX_FILE = "images.json"
-
 
 @dataclass(frozen=True)
 class Made:

@@ -6,10 +6,9 @@ import yaml
 from invoke.context import Context
 
 from jetship import console
-from jetship.fleet.kubernetes import Cluster, app_name, comments, manifests
-from jetship.image.index import INDEX_FILE, ImageIndex
 from jetship.store import write_atomically
 from jetship.targets.deployment import load_fleet
+from jetship.targets.imageplan import INDEX_FILE
 from jetship.tasks.command import command
 from jetship.tasks.request import DEPLOY_FILE, DEPLOY_HELP, JSON_HELP, Known, image_plan_of
 
@@ -49,6 +48,9 @@ def k8s(
 
         invoke image --all && invoke k8s --out fleet-k8s.yaml && kubectl apply -f fleet-k8s.yaml
     """
+    from jetship.fleet.kubernetes import Cluster, app_name, comments, manifests
+    from jetship.image.index import ImageIndex
+
     catalog = known.catalog(deploy)
     plan = image_plan_of(catalog, deploy)[1]
     deployment, fleet = load_fleet(Path(deploy), catalog)

@@ -1,4 +1,9 @@
-"""The namespace of tasks, for `invoke` (through tasks.py) and for the `jetship` command."""
+"""The namespace of tasks, for `invoke` (through tasks.py) and for the `jetship` command.
+
+invoke wants the options of every task before it runs one. So the modules of this folder import at
+their top what options need, and inside a function what only its own task works with: otherwise
+`check` would wait for Docker's library and `targets` for the whole of the build.
+"""
 
 from invoke.collection import Collection
 

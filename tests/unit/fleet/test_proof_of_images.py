@@ -7,7 +7,7 @@ from jetship.check.matrix import Column, Matrix, Subject
 from jetship.errors import CheckError
 from jetship.fleet import proof as module
 from jetship.fleet.proof import require_proved
-from jetship.toolchain.own import NO_SUPPLY
+from jetship.toolchain.ownparts import NO_SUPPLY
 
 
 @pytest.fixture
