@@ -101,6 +101,7 @@ class Last:
     outcome: Status
     reason: str
     at: str
+    logs: str = ""
 
 
 @dataclass(frozen=True)

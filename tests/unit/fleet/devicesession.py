@@ -22,8 +22,10 @@ QUICK = {
     "RECOVERY_PATIENCE_SECONDS = 30.0": "RECOVERY_PATIENCE_SECONDS = 5.0",
     "POLL_SECONDS = 0.5": "POLL_SECONDS = 0.02",
 }
-# A crash just before and just after the state file becomes another one.
+# A crash just before and just after the state file becomes another one, or a disk that is full
+# just before.
 CRASH = '__import__("subprocess").call(["docker", "crashpoint"], stderr=-3)'
+FULL = f'{CRASH} and (_ for _ in ()).throw(OSError(28, "No space left on device"))'
 REPLACE = 'os.replace(path + ".new", path)'
 
 
@@ -116,7 +118,7 @@ class Session:
             source = source.replace(old, new)
         # A module is a quoted text in it.
         assert source.count(REPLACE) == 1
-        source = source.replace(REPLACE, f"{CRASH}; {REPLACE}; {CRASH}")
+        source = source.replace(REPLACE, f"{FULL}; {REPLACE}; {CRASH}")
         env = {"PATH": f"{device.folder}:{os.environ['PATH']}", "HOME": str(device.folder)}
         with (device.folder / "stderr").open("ab") as errors:
             self.process = subprocess.Popen(

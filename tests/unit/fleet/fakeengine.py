@@ -60,7 +60,8 @@ class Fault:
         call: its number, from 1.
         what: fail: the command does; away: no engine answers; hang: it never ends; restart: of the
             engine; worker, watcher, both: these processes of the program die; power: both, and the
-            engine starts again; in flight: both, while the engine goes on to stop a container.
+            engine starts again; in flight: both, while the engine goes on to stop a container;
+            full: from then on, the disk of the program's state.
         after: whether the call has done its work by then.
     """
 
@@ -80,6 +81,8 @@ class Engine:
     fault: Fault | None = None
     watcher: int = 0
     away_until: float = 0
+    full: bool = False
+    """The disk of the program's state takes no more."""
 
     def __post_init__(self) -> None:
         self.lock = threading.RLock()
@@ -128,6 +131,8 @@ class Engine:
             self.away_until = time.monotonic() + AWAY_SECONDS
         if what in ("away", "restart"):
             raise CommandError(AWAY)
+        if what == "full":
+            self.full = True
         if what == "hang":
             time.sleep(3)
             raise SilentError
@@ -160,6 +165,8 @@ class Engine:
 
     def _nothing(self, _: list[str]) -> str:
         """Answer a crash point: the program calls it before and after it replaces its state."""
+        if self.full:
+            raise CommandError("No space left on device")
         return ""
 
     def _info(self, _: list[str]) -> str:

@@ -13,7 +13,7 @@ import pytest
 from devicesession import Device, Session, back, order
 from fakeengine import Fault
 
-FAULTS = ("fail", "away", "restart", "worker", "watcher", "both", "power", "in flight")
+FAULTS = ("fail", "away", "restart", "worker", "watcher", "both", "power", "in flight", "full")
 MODES = ("replace", "beside")
 EVERY = 13  # of the calls, in an ordinary run
 # Where the engine is to hang, the calls have to be given up soon.
@@ -70,7 +70,7 @@ def strike(device: Device, request: dict, fault: Fault, quick: dict[str, str]) -
         hello = session.hello()
         answer = session.ask(request) if hello is not None and "answer" in hello else None
     struck = len(device.engine.calls) >= fault.call
-    device.engine.fault = None
+    device.engine.fault, device.engine.full = None, False
     if fault.what == "power" and before["current"]:
         # Nobody has come to recover yet, and the robot works.
         assert device.engine.running, "nothing runs after the power was gone"
@@ -135,8 +135,11 @@ def test_a_way_back_ends_whole_wherever_it_is_struck(devices, tmp_path, what):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("what", FAULTS)
-@pytest.mark.parametrize("behaviour", ["never healthy", "ends at once", "does not start"])
+@pytest.mark.parametrize(
+    ("behaviour", "what"),
+    [("never healthy", what) for what in FAULTS]
+    + [("ends at once", "both"), ("does not start", "both")],
+)
 def test_what_is_taken_back_ends_whole_wherever_it_is_struck(devices, tmp_path, behaviour, what):
     with devices["one"].copied(tmp_path / "sick") as device:
         device.engine.behaviours[order(2)["image"]] = behaviour

@@ -142,14 +142,17 @@ class Changer:
         return dict(outcome, seconds=round(time.monotonic() - began, 3))
 
     def recover(self, patience: float) -> Optional[Dict[str, Any]]:
-        """End what a killed program or a power loss left unfinished, and return the outcome.
+        """End what a killed program or a power loss left unfinished.
 
         Args:
             patience: for how many seconds at most.
+
+        Returns:
+            The outcome, or that of the last change where all is ended; None where there was none.
         """
         swap = self._state["swap"]
         if swap is None:
-            return None
+            return self._last_outcome()
         began = time.monotonic()
         swap["patience"] = min(swap["patience"], patience)
         self._note("recovering")
@@ -387,15 +390,23 @@ class Changer:
         state, swap = self._state, self._state["swap"]
         self._note("ended", outcome=status, reason=reason, left=left)
         state["last"] = {
-            "token": swap["token"], "action": swap["action"], "outcome": status, "reason": reason,
-            "release": self._new["release"], "at": self._folder.now(),
+            "token": swap["token"], "action": swap["action"], "release": self._new["release"],
+            "outcome": status, "reason": reason, "logs": logs, "at": self._folder.now(),
         }  # fmt: skip
         if not left:
             state["swap"] = None
         # Without it, the next session comes to the same end once more.
-        reason = "; ".join(filter(None, (reason, self._try_to_save())))
-        release = state["current"]["release"] if state["current"] else ""
-        return {"status": status, "reason": reason, "logs": logs, "release": release}
+        unsaved = self._try_to_save()
+        return dict(self._outcome(state["last"]), reason="; ".join(filter(None, (reason, unsaved))))
+
+    def _last_outcome(self) -> Optional[Dict[str, Any]]:
+        last = self._state["last"]
+        return dict(self._outcome(last), seconds=0.0) if last else None
+
+    def _outcome(self, last: Dict[str, Any]) -> Dict[str, Any]:
+        current = self._state["current"]
+        words = {"reason": last["reason"], "logs": last["logs"]}
+        return dict(words, status=last["outcome"], release=current["release"] if current else "")
 
     def _note(self, event: str, **words: Any) -> None:
         swap = self._state["swap"]
