@@ -77,6 +77,11 @@ def test_a_fault_at_each_step(deployer, old, new, name):
     assert ended.status in (0, 9), ended.stderr
     for device in deployer.devices:
         deployer.wait_until_idle(device)
+    shown = "\n".join(
+        f"{device.name} at {step}: {deployer.results().get(device.name)}"
+        for device, step in zip(deployer.devices, STEPS, strict=True)
+    )
+    print(shown, ended.stderr)
     found = deployer.require_whole(old, new)
     results = deployer.results()
     print(name)
