@@ -21,7 +21,7 @@ from jetship.store import STAGING_PREFIX, Store, disk_errors, sweep
 from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.model import Target
 from jetship.toolchain.model import Toolchain
-from jetship.toolchain.own import NO_SUPPLY, NOTHING_OWN, OwnParts, OwnSupply
+from jetship.toolchain.ownparts import NO_SUPPLY, NOTHING_OWN, OwnParts, OwnSupply
 from jetship.toolchain.prepare import plan, prepare
 from jetship.toolchain.sources import download_bytes, has_part
 

@@ -10,7 +10,7 @@ from jetship.errors import BuildError, CheckError, ConfigError, DownloadError, T
 from jetship.pipeline import Request, produce
 from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.resolve import resolve, resolve_id
-from jetship.toolchain.own import NO_SUPPLY, OwnParts, OwnSupply
+from jetship.toolchain.ownparts import NO_SUPPLY, OwnParts, OwnSupply
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from setuptools.errors import BaseError
 from jetship import console, proc
 from jetship.build.project import ONLY_SETUPTOOLS, Project, open_project
 from jetship.errors import ConfigError, DownloadError
-from jetship.pin import DAMAGED
 from jetship.store import FULL, Store, sha256_of
 from jetship.toolchain.pypi import pip_reason
+from jetship.wheelarchive import DAMAGED
 
 SDIST_BACKEND = Path(__file__).parent / "sdist_backend"
 SDIST_SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")

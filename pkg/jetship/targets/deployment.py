@@ -297,6 +297,9 @@ def _image_problems(
     if len(targets) > 1 and "{target}" not in image.tag and "{wheel}" not in image.tag:
         message = f"{image.tag!r} gives {len(targets)} targets one tag; put {{target}} into it"
         yield Problem(("image", "tag"), message)
+    if deployment.strategy.swap == "beside" and (image.ports or image.network == "host"):
+        message = "two containers beside each other cannot have the same ports of the device"
+        yield Problem(("strategy", "swap"), message)
     if deployment.strategy.transfer == "registry" and not image.registry:
         message = "devices pull from a registry, and `image.registry` does not name one"
         yield Problem(("strategy", "transfer"), message)

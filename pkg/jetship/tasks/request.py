@@ -4,13 +4,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from jetship import console, yamlfile
-from jetship.build.origin import find_project
-from jetship.build.project import Project
 from jetship.errors import ConfigError, NothingSelectedError
-from jetship.pin import pin_of
 from jetship.store import Store
 from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.catalog import Catalog
@@ -31,8 +28,10 @@ from jetship.targets.resolve import (
     resolve,
     resolve_id,
 )
-from jetship.toolchain.own import NOTHING_OWN, OwnParts, OwnSupply
-from jetship.toolchain.prepare import missing_parts
+from jetship.toolchain.ownparts import NOTHING_OWN, OwnParts, OwnSupply
+
+if TYPE_CHECKING:
+    from jetship.build.project import Project
 
 DEPLOY_FILE = Path("deploy.yaml")
 
@@ -78,8 +77,12 @@ class Asked:
 
     @property
     def together(self) -> "Asked":
-        """These options for one target with all archs; an id and --cpu-only name one anyway."""
-        return self if self.target or self.cpu_only else replace(self, fat=True)
+        """These options for one target with all archs, as one run of CMake makes them.
+
+        An id and --cpu-only name one anyway, and deploy.yaml says itself what goes together.
+        """
+        named = self.arch is not None or self.board
+        return replace(self, fat=True) if named and not (self.target or self.cpu_only) else self
 
 
 def targets_of(catalog: Catalog, asked: Asked, *, deploy: str) -> tuple[Target, ...]:
@@ -304,7 +307,7 @@ def _no_image(deploy: str, lacks: str) -> ConfigError:
 
 def project_of(
     catalog: Catalog, given: str, deploy: str, store: Store
-) -> tuple[Project, BuildSettings]:
+) -> "tuple[Project, BuildSettings]":
     """Return the project that is given, deploy.yaml's, or the current folder, and how to build it.
 
     What deploy.yaml says of the build is meant for the project that it names.
@@ -312,6 +315,8 @@ def project_of(
     Raises:
         ConfigError, DownloadError: there is no such project.
     """
+    from jetship.build.origin import find_project
+
     deployment = deployment_of(catalog, deploy)
     if given:
         settings = BuildSettings()
@@ -364,10 +369,14 @@ def wheel_for(target: Target, *, given: str, dist: str, own: OwnParts = NOTHING_
     if given:
         require_files([given])
         return Path(given)
+    from jetship.wheelarchive import pin_of
+
     wheels = sorted(Path(dist).glob("*.whl"))
     pins = [(wheel, pin_of(wheel)) for wheel in wheels]
     found = [wheel for wheel, pin in pins if pin is not None and pin.target == target.id]
     if not found:
+        from jetship.toolchain.prepare import missing_parts
+
         raise NothingSelectedError(
             f"{dist}/ has no wheel for {target.id}",
             fix=f"invoke build {_words(target)} --platform {target.platform.name}"

@@ -1,16 +1,11 @@
 """The task `build`."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from invoke.context import Context
 
-from jetship import console, pipeline
-from jetship.build.api import said_of_code
-from jetship.build.project import Project
-from jetship.check.findings import Report
-from jetship.check.text import render
-from jetship.pipeline import Produced
+from jetship import console
 from jetship.store import Store, default_root
 from jetship.targets.arch import Arch
 from jetship.targets.catalog import Catalog
@@ -27,8 +22,12 @@ from jetship.tasks.request import (
     project_of,
     targets_of,
 )
-from jetship.toolchain.own import OwnSupply, examine
-from jetship.toolchain.prepare import is_prepared, plan
+
+if TYPE_CHECKING:
+    from jetship.build.project import Project
+    from jetship.check.findings import Report
+    from jetship.pipeline import Produced
+    from jetship.toolchain.ownparts import OwnSupply
 
 
 @command(
@@ -79,6 +78,8 @@ def build(
     if dry:
         _print_plan(targets, opened, own, json=json)
         return
+    from jetship import pipeline
+
     request = pipeline.Request(opened, Path(dist), own, settings, rebuild, verify)
     results = pipeline.produce(request, targets, store)
     if json:
@@ -122,8 +123,12 @@ def _runs(catalog: Catalog, board: Board) -> str:
 
 
 def _print_plan(
-    targets: tuple[Target, ...], project: Project, own: OwnSupply, *, json: bool
+    targets: tuple[Target, ...], project: "Project", own: "OwnSupply", *, json: bool
 ) -> None:
+    from jetship.build.api import said_of_code
+    from jetship.toolchain.own import examine
+    from jetship.toolchain.prepare import is_prepared, plan
+
     store = Store(default_root())
     rows = []
     for target in targets:
@@ -162,7 +167,7 @@ def _print_plan(
         )
 
 
-def _as_json(result: Produced) -> dict[str, Any]:
+def _as_json(result: "Produced") -> dict[str, Any]:
     wheel = result.wheel
     return {
         "target": result.target.id,
@@ -179,7 +184,9 @@ def _as_json(result: Produced) -> dict[str, Any]:
     }
 
 
-def _print_wheels(results: list[Produced]) -> None:
+def _print_wheels(results: "list[Produced]") -> None:
+    from jetship.check.text import render
+
     for result in results:
         if result.report is not None and result.error is not None:
             console.text(render(result.report))
@@ -193,12 +200,13 @@ def _print_wheels(results: list[Produced]) -> None:
                 + (f", {accepted} findings accepted for this platform only" if accepted else "")
                 + f" (`invoke check {result.wheel.path}` shows all)"
             )
-            _note_missing_code(result.report)
+            _note_code(result.report)
             console.emit(str(result.wheel.path))
 
 
-def _note_missing_code(report: Report) -> None:
-    """Say of a wheel that was built for a GPU that it has nothing for one, and why that is fine."""
+def _note_code(report: "Report") -> None:
+    """Say what wheel or torch has no device code, though the check passed."""
     for finding in report.findings:
-        if finding.rule == "device-code" and "no device code" in finding.reason:
+        none = finding.rule == "device-code" and "no device code" in finding.reason
+        if none or (finding.rule == "torch-code" and finding.outcome == "unknown"):
             console.note(f"{finding.subject}: {finding.reason}")

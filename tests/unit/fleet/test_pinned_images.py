@@ -1,19 +1,15 @@
-"""Which image a target's devices get, and that nothing unproved goes out."""
+"""Which image a target's devices get, and how a registry names it."""
 
 import hashlib
-import json
 from types import SimpleNamespace
 
 import pytest
-from fakefleet import CATALOG, IMAGE, TARGET
-from jetship.check.findings import Finding, Report
-from jetship.check.matrix import Column, Matrix, Subject
+from fakefleet import IMAGE, TARGET
 from jetship.errors import CheckError, ConfigError, ImageError, NothingSelectedError
-from jetship.fleet import images as module
-from jetship.fleet.images import is_proved, pin_image, pushed, require_proved
+from jetship.fleet.images import pin_image, pushed
+from jetship.image.index import ImageIndex, IndexRow
 from jetship.pin import Pin
 from jetship.targets.imageplan import ImagePlan
-from jetship.toolchain.own import NO_SUPPLY
 
 NAMED = ImagePlan(repository="acme/ops", smoke=("true",), registry="reg.example:5000")
 PIN = Pin.model_validate({
@@ -97,14 +93,19 @@ def test_of_several_the_one_whose_wheel_lies_there(tmp_path):
 def test_of_several_the_one_of_the_index(tmp_path):
     engine = Engine(image(1, "1.0", wheel=b"old"), image(2, "2.0", wheel=b"new"))
     (tmp_path / "ops-1.0.whl").write_bytes(b"old")
-    rows = [{"target": "another", "id": "x"}, {"target": TARGET.id, "id": f"sha256:{2:064d}"}]
+    row = IndexRow(
+        target=TARGET.id, platform="jetpack-6.2", machine="aarch64", archs=(), l4t=(), boards=(),
+        image="acme/ops:2.0", id=f"sha256:{2:064d}", digest=None, architecture="arm64",
+        version="2.0", wheel="ops-2.0.whl", wheel_sha256="0",
+    )  # fmt: skip
+    other = row.model_copy(update={"target": "another", "id": "x"})
     index = tmp_path / "images.json"
-    index.write_text(json.dumps({"images": rows}))
+    ImageIndex(images=(other, row)).write(index)
     assert pin(engine, tmp_path).id.endswith("2")
-    index.write_text(json.dumps({"images": [{"target": TARGET.id, "id": "gone"}]}))
+    ImageIndex(images=(other,)).write(index)
     assert pin(engine, tmp_path).id.endswith("1")
     index.write_text("[]")
-    with pytest.raises(ConfigError, match="is no index of images"):
+    with pytest.raises(ConfigError, match=r"images\.json"):
         pin(engine, tmp_path)
 
 
@@ -124,48 +125,6 @@ def test_an_image_without_a_record_or_with_another_targets_is_refused(tmp_path):
         pin(Engine(other), tmp_path)
     with pytest.raises(CheckError, match="not a pin record"):
         pin(Engine(image(1, "1.0", **{"jetship.pin": "{}"})), tmp_path)
-
-
-@pytest.fixture
-def checks(monkeypatch):
-    """Let checks end as told; returns what was asked."""
-    asked = []
-
-    def install(outcome: str) -> None:
-        report = Report("ops", "0" * 64, TARGET.id, (Finding("pin", outcome, "ops", "so"),))
-        subject = Subject("ops", "ops", "installed", "named")
-
-        class Survey:
-            def __init__(self, *_) -> None: ...
-
-            def run(self, inputs, _question):
-                asked.append(inputs)
-                return Matrix((subject,), (Column(TARGET),), {(0, 0): report})
-
-        monkeypatch.setattr(module, "Survey", Survey)
-        monkeypatch.setattr(module, "inputs_of", lambda words, *_: words)
-
-    install.asked = asked
-    return install
-
-
-def test_what_is_in_an_image_is_checked_once(store, checks):
-    checks("pass")
-    assert not is_proved(IMAGE, TARGET, store)
-    for _ in range(2):
-        require_proved(IMAGE, TARGET, CATALOG, store, NO_SUPPLY)
-    assert checks.asked == [[IMAGE.id]]
-    assert is_proved(IMAGE, TARGET, store)
-
-
-@pytest.mark.parametrize("outcome", ["fail", "unknown"])
-def test_what_did_not_pass_goes_nowhere_and_is_checked_again(store, checks, outcome):
-    checks(outcome)
-    for _ in range(2):
-        with pytest.raises(CheckError, match="acme/ops:2 is refused"):
-            require_proved(IMAGE, TARGET, CATALOG, store, NO_SUPPLY)
-    assert len(checks.asked) == 2
-    assert not is_proved(IMAGE, TARGET, store)
 
 
 def test_a_pushed_image_is_named_by_its_digest():

@@ -4,11 +4,18 @@ import io
 import re
 import tarfile
 import zipfile
+from types import SimpleNamespace
 
 import pytest
 from jetship.check.findings import Finding, Report
 from jetship.errors import CheckError, ImageError
-from jetship.image.build import HOME, image_name, require_passed, write_context
+from jetship.image.build import (
+    HOME,
+    image_name,
+    repository_digest,
+    require_passed,
+    write_context,
+)
 from jetship.image.wheelfile import libraries, read_wheel
 from jetship.pin import Pin, PinnedCode, PinnedCuda, PinnedPython, PinnedTool, PinnedTorch
 from jetship.store import sha256_of
@@ -76,10 +83,11 @@ def test_wheel_without_a_pin_is_refused(tmp_path):
 
 def test_file_that_is_no_wheel_is_named(tmp_path):
     path = tmp_path / "ops-1.0-cp311-cp311-linux_aarch64.whl"
-    for write in (lambda: None, lambda: path.write_bytes(b"not a zip")):
-        write()
-        with pytest.raises(ImageError, match="cannot be read as a wheel"):
-            read_wheel(path)
+    with pytest.raises(CheckError, match=r"aarch64\.whl does not exist"):
+        read_wheel(path)
+    path.write_bytes(b"not a zip")
+    with pytest.raises(CheckError, match=r"aarch64\.whl is not a zip archive"):
+        read_wheel(path)
 
 
 def test_passing_report_of_this_wheel_is_taken(tmp_path):
@@ -221,3 +229,22 @@ def test_damaged_wheel_is_not_installed(tmp_path):
     with pytest.raises(ImageError, match="cannot be installed") as caught:
         context(tmp_path, wheel)
     assert "ops/_C.so" in caught.value.why
+
+
+@pytest.mark.parametrize(
+    ("image", "digests", "found"),
+    [
+        ("acme/base:1", ["acme/base@sha256:1"], "acme/base@sha256:1"),
+        ("r.example:5000/acme/base:1", ["x@sha256:1", "r.example:5000/acme/base@sha256:2"],
+         "r.example:5000/acme/base@sha256:2"),
+        ("r.example:5000/base", ["r.example:5000/base@sha256:3"], "r.example:5000/base@sha256:3"),
+        ("acme/base@sha256:4", ["acme/base@sha256:4"], "acme/base@sha256:4"),
+        ("acme/base:1", ["other/base@sha256:1"], ""),
+        ("acme/base:1", [], ""),
+        ("acme/base:1", None, ""),
+    ],
+)  # fmt: skip
+def test_a_base_is_named_by_the_digest_that_its_own_registry_gave_it(image, digests, found):
+    known = SimpleNamespace(attrs={"RepoDigests": digests})
+    client = SimpleNamespace(images=SimpleNamespace(get=lambda _: known))
+    assert repository_digest(client, image) == found

@@ -1,7 +1,9 @@
 import json
 
+import pytest
+from jetship.errors import ConfigError, NothingSelectedError
 from jetship.image.build import ImageResult
-from jetship.image.index import Indexed, write_index
+from jetship.image.index import ImageIndex, Made
 from jetship.store import sha256_of
 from jetship.targets.catalog import Catalog
 from jetship.targets.resolve import resolve
@@ -10,9 +12,9 @@ from test_build import pack
 CATALOG = Catalog.load()
 
 
-def indexed(tmp_path, target, digest=""):
+def made(tmp_path, target, digest=""):
     image = ImageResult("acme/ops:1.0", f"sha256:{'1' * 64}", "arm64", digest)
-    return Indexed(target, pack(tmp_path / target.id), image)
+    return Made(target, pack(tmp_path / target.id), image)
 
 
 def test_the_index_says_of_each_target_what_a_rollout_needs(tmp_path):
@@ -20,8 +22,8 @@ def test_the_index_says_of_each_target_what_a_rollout_needs(tmp_path):
         resolve(CATALOG, board="orin", jetpack="6.2")[0],
         resolve(CATALOG, arch="8.0", platform="server-cuda-11.8")[0],
     )
-    rows = [indexed(tmp_path, jetson), indexed(tmp_path, server, f"sha256:{'2' * 64}")]
-    write_index(tmp_path / "out/images.json", rows, CATALOG)
+    rows = [made(tmp_path, jetson), made(tmp_path, server, f"sha256:{'2' * 64}")]
+    ImageIndex.of(rows, CATALOG).write(tmp_path / "out/images.json")
     document = json.loads((tmp_path / "out/images.json").read_text())
     assert document["schema_version"] == 1
     first, second = document["images"]
@@ -42,3 +44,23 @@ def test_the_index_says_of_each_target_what_a_rollout_needs(tmp_path):
     }
     assert (second["l4t"], second["boards"]) == ([], ["a100"])
     assert second["digest"] == f"sha256:{'2' * 64}"
+
+
+def test_an_index_reads_back_and_names_what_is_pulled(tmp_path):
+    jetson = resolve(CATALOG, board="orin", jetpack="6.2")[0]
+    server = resolve(CATALOG, arch="8.0", platform="server-cuda-11.8")[0]
+    index = ImageIndex.of([made(tmp_path, jetson), made(tmp_path, server, "sha256:22")], CATALOG)
+    index.write(tmp_path / "images.json")
+    assert ImageIndex.read(tmp_path / "images.json") == index
+    assert index.require(jetson).reference == "acme/ops:1.0"
+    assert index.require(server).reference == "acme/ops@sha256:22"
+    with pytest.raises(NothingSelectedError, match="none for sm62-debian-12"):
+        index.require(resolve(CATALOG, arch="6.2")[0])
+
+
+def test_what_is_no_index_is_told(tmp_path):
+    with pytest.raises(NothingSelectedError, match="invoke image --all writes it"):
+        ImageIndex.read(tmp_path / "images.json")
+    (tmp_path / "images.json").write_text('{"schema_version": 2, "images": [{"target": "x"}]}')
+    with pytest.raises(ConfigError, match=r"images\.json:1:2: schema_version: 2 is not"):
+        ImageIndex.read(tmp_path / "images.json")

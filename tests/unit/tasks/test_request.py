@@ -17,7 +17,7 @@ from jetship.tasks.request import (
     wheel_for,
     wheels_for,
 )
-from jetship.toolchain.own import OwnParts, OwnSupply
+from jetship.toolchain.ownparts import OwnParts, OwnSupply
 
 DEPLOY = """\
 version: 1
@@ -195,6 +195,11 @@ def test_a_wrong_list_in_the_environment_is_an_error(catalog, monkeypatch, capsy
 def test_together_is_one_target_whatever_was_asked_for(catalog, options, target):
     (found,) = targets_of(catalog, Asked(**options).together, deploy="none.yaml")
     assert found.id == target
+
+
+def test_the_targets_of_a_file_stay_apart_where_nothing_was_asked_for(catalog, deploy):
+    found = targets_of(catalog, Asked().together, deploy=deploy)
+    assert [target.id for target in found] == ["sm62-debian-12", "sm72.sm87ptx-debian-12"]
 
 
 def test_nothing_asked_for_is_nothing():

@@ -11,10 +11,11 @@ from jetship import console, pipeline, proc
 from jetship import doctor as checks
 from jetship.check.findings import Finding, Report
 from jetship.errors import BuildError, CheckError, ToolMissingError
-from jetship.tasks import machine, toolchains
 from jetship.tasks.main import namespace
+from jetship.toolchain import prepare as preparing
+from jetship.toolchain import sources
 from jetship.toolchain.lock import Lock, Locked
-from jetship.toolchain.own import OwnParts
+from jetship.toolchain.ownparts import OwnParts
 from rich.console import Console
 
 ROOT = Path(__file__).parents[3]
@@ -34,6 +35,7 @@ TASKS = [
     "doctor",
     "pins",
     "schema",
+    "k8s",
     "cache",
 ]
 
@@ -399,7 +401,7 @@ def test_a_toolchain_without_device_code_is_the_boards_own(call, project, monkey
         math.append([part.name for part in more["math"]])
         raise ToolMissingError("not here", fix="elsewhere")
 
-    monkeypatch.setattr(toolchains, "prepare", prepare)
+    monkeypatch.setattr(preparing, "prepare", prepare)
     assert call("toolchain", "--cpu-only", "--board", "tx2")[0] == ToolMissingError.exit_code
     assert call("toolchain", "--arch", "7.2,8.7", "--jetpack", "5.1")[0] == 4
     assert asked == ["cpu-jetpack-4.6", "sm72.sm87-jetpack-5.1"]
@@ -413,7 +415,7 @@ def test_pins_renews_the_parts_whose_lock_file_does_not_fit(call, project, monke
     assert "every part has a lock file that fits" in err
     item = Locked(name="zlib1g-dev", version="1", file="z_1_arm64.deb", sha256="0" * 64, size=7)
     lock = Lock(sources={"debian/bookworm/arm64": (item,)})
-    monkeypatch.setattr(machine, "lock_part", lambda _named, _store: lock)
+    monkeypatch.setattr(sources, "lock_part", lambda _named, _store: lock)
     source = "{suite: bookworm, architecture: arm64, install: [%s]}"
     part = "parts: {mine: {kind: sysroot, title: mine, debian: [" + source + "]}}\n"
     file = project / "boards.yaml"
@@ -429,8 +431,8 @@ def test_pins_renews_the_parts_whose_lock_file_does_not_fit(call, project, monke
 def test_a_part_whose_lock_file_does_not_fit_is_not_ready(call, project, monkeypatch):
     item = Locked(name="torch", version="2.7.1", file="t.whl", sha256="0" * 64, size=7)
     lock = Lock(sources={"wheels/aarch64": (item,)})
-    monkeypatch.setattr(machine, "lock_part", lambda _named, _store: lock)
-    monkeypatch.setattr(machine, "has_part", lambda _named, _store: True)
+    monkeypatch.setattr(sources, "lock_part", lambda _named, _store: lock)
+    monkeypatch.setattr(sources, "has_part", lambda _named, _store: True)
     part = """\
 parts:
   torch-2.7.1-cp311:
