@@ -178,7 +178,10 @@ def test_two_deployers_at_once(few, images, new, tmp_path):
 def test_images_that_are_not_well(fleet, old, images, tmp_path, swap):
     """Five rollouts at once, each of another image, to a device of its own."""
     behaviours = ("crashes", "dies", "never-healthy", "health-hangs", "fails-selftest")
-    sick = {kind: make_image(images, f"2.{kind}", behaviour=kind, seconds=2) for kind in behaviours}
+    sick = {
+        kind: make_image(images, f"2.{number}", behaviour=kind, seconds=2)
+        for number, kind in enumerate(behaviours)
+    }
     for image in (old, *sick.values()):
         fleet.builder.load(image)
 
