@@ -1,6 +1,7 @@
 """Rollouts to a fleet of real parts, as people do them: canaries, a failing wave, going back."""
 
-import json
+import contextlib
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +10,11 @@ from typing import Any
 import pytest
 from arm64images import Image, make_image
 from devices import Fleet, running_fleet
-from rollouts import Deployer, follow
+from jetship.fleet.alone import alone
+from jetship.fleet.link import open_link
+from jetship.ssh import Login
+from jetship.targets.device import Address
+from rollouts import APP, Deployer, follow
 
 CAMERA = "/home/robot/camera"
 
@@ -177,18 +182,20 @@ def test_a_deployer_that_ends_in_the_swap_is_resumed(deployer, old, new, how):
     assert "has ended (complete)" in deployer.resume().one_error(3)
 
 
-def test_a_second_deployer_is_told_who_the_first_one_is(deployer, fleet, old, new, tmp_path):
-    other = Deployer(fleet, tmp_path / "other", settings=deployer.settings)
-    slow = {"settle": 6, "command": ["true"]}
-    read = newest(deployer)
-    with deployer.deploying(new, health=slow) as one:
-        follow(read, "swapping")
-        error = deployer.task("rollback").one_error(9)
-        assert "is under way on this machine" in error
-        assert f"(process {one.child.pid})" in error
-        # As from another machine: another folder, so that only the devices can know.
-        error = other.deploy(new, health=slow).one_error(9)
-        assert "device1 unreachable: another session holds" in error
-        assert one.end().status == 0
-    assert versions(deployer, new) == ["1.1"] * 3
-    assert json.dumps(other.results()).count("unreachable") == 3
+def test_a_second_deployer_is_told_who_the_first_one_is(deployer, fleet, old, new):
+    with alone(deployer.folder / ".jetship/rollouts"):
+        for ended in (deployer.deploy(new), deployer.resume(), deployer.task("rollback")):
+            error = ended.one_error(9)
+            assert "is under way on this machine" in error
+            assert f"(process {os.getpid()})" in error
+    # From another machine only the devices can know.
+    device = deployer.devices[1]
+    login = Login(Address("robot", device.address), fleet.identity, fleet.known_hosts)
+    with contextlib.closing(open_link(login, app=APP, release="other", who="eve@laptop")):
+        error = deployer.deploy(new, strategy={"max_failures": 0}).one_error(9)
+        assert "device2 unreachable: another session holds" in error
+        assert "eve@laptop, for other, since 20" in error
+        status = deployer.task("status").good().stdout
+        assert "eve@laptop works on it for other since 20" in status
+    assert versions(deployer, old, new) == ["1.0"] * 3
+    assert not events(deployer, "started")
