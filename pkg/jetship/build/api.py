@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jetship import console, proc
 from jetship.build import compilercache, environment, isolated
+from jetship.build.causes import signal_name
 from jetship.build.compilercache import CacheUse
 from jetship.build.environment import CrossEnvironment
 from jetship.build.fingerprint import fingerprint
@@ -215,10 +216,15 @@ def _run_before(order: Order, cross: CrossEnvironment, sources: Path, log: Path)
             ) from error
         if not done.ok:
             failed = isolated.build_failed(
-                Seen(log, sources, order.project.folder, cross.variables["MAX_JOBS"])
+                Seen(log, sources, order.project.folder, cross.variables["MAX_JOBS"], done.status)
+            )
+            how = (
+                f"was ended by {signal_name(-done.status)}"
+                if done.status < 0
+                else f"failed with exit status {done.status}"
             )
             raise BuildError(
-                f"`{shown}` of before_build failed with exit status {done.status}",
+                f"`{shown}` of before_build {how}",
                 why=failed.why,
                 fix=failed.fix,
             )

@@ -238,7 +238,15 @@ def test_the_cause_of_a_commands_failure_is_known_with_the_jobs(build, counted):
     settings = BuildSettings(before_build=((sys.executable, "-c", script),))
     with pytest.raises(BuildError) as caught:
         build(counted, settings=settings)
-    assert caught.value.fix.startswith("build on a machine with more; the whole log is ")
+    assert caught.value.fix.startswith("build on a machine with more memory; the whole log is ")
+
+
+def test_a_command_that_a_signal_ends_names_it(build, counted):
+    script = "import os; os.kill(os.getpid(), 9)"
+    settings = BuildSettings(before_build=((sys.executable, "-c", script),))
+    with pytest.raises(BuildError, match="before_build was ended by SIGKILL") as caught:
+        build(counted, settings=settings)
+    assert "with more memory" in caught.value.fix
 
 
 def test_a_command_that_hangs_is_stopped(build, counted, tmp_path):

@@ -6,7 +6,7 @@ import sys
 import pytest
 from jetship import proc
 from jetship.build import environment
-from jetship.build.causes import find_cause
+from jetship.build.causes import Said, find_cause
 from jetship.build.environment import (
     LEAKING_VARIABLES,
     CrossEnvironment,
@@ -205,7 +205,7 @@ def test_nothing_else_is_known_of_a_gpu_that_is_not_here(cross, words):
     assert (
         done.stderr == "nvidia-smi: the GPU of sm62-debian-12 is not here to be asked (jetship)\n"
     )
-    assert "asks nvidia-smi" in find_cause(done.stderr, "1").what
+    assert "asks nvidia-smi" in find_cause(Said(done.stderr, "1")).what
 
 
 def test_a_target_without_device_code_has_no_gpu(toolchain, debian_12, tmp_path):

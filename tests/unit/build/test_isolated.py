@@ -220,3 +220,25 @@ def test_a_project_with_an_impossible_build_system_is_told(build):
     with pytest.raises(BuildError, match="the project cannot be built") as caught:
         build({"pyproject.toml": '[build-system]\nbuild-backend = "x"\n'})
     assert "requires" in caught.value.why
+
+
+REAL = {"pyproject.toml": '[build-system]\nrequires = ["setuptools"]\n'}
+
+
+@pytest.mark.parametrize(
+    ("setup", "what", "why"),
+    [
+        ("raise SystemExit(0)", "ended, with success, and made no wheel", "it said nothing"),
+        ("print('no CUDA', flush=True); import os; os._exit(0)", "made no wheel", "no CUDA"),
+        ("import os; os._exit(3)", "did not build", "without a word, with exit status 3"),
+        ("import os; os.kill(os.getpid(), 11)", "SIGSEGV ended", "without a word"),
+        ("import os; os.kill(os.getpid(), 9)", "memory ran out, with MAX_JOBS=1", "without a word"),
+        ("import torch\ntorch.zeros(3)", "jetship cannot answer", "setup.py, line 2"),
+    ],
+)
+def test_setuptools_and_a_setup_py_that_ends_in_a_way_of_its_own(build, tmp_path, setup, what, why):
+    with pytest.raises(BuildError, match=what) as caught:
+        build(REAL | {"setup.py": setup})
+    assert why in caught.value.why
+    assert "Traceback" not in caught.value.why
+    assert f"the whole log is {tmp_path / 'log'}" in caught.value.fix
