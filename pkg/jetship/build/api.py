@@ -63,6 +63,11 @@ class Order:
     cached: bool = True
 
 
+def log_path(order: Order, logs: Path) -> Path:
+    """Return where `build_project` writes, below `logs`, what a build prints."""
+    return logs / f"{order.project.title}-{order.target.id}.log"
+
+
 def build_project(
     order: Order, *, store: Store, out: Path, logs: Path, rebuild: bool = False
 ) -> BuiltWheel:
@@ -83,7 +88,8 @@ def build_project(
         DownloadError: a build requirement cannot be installed.
     """
     started = time.monotonic()
-    log = logs / f"{order.project.title}-{order.target.id}.log"
+    log = log_path(order, logs)
+    log.unlink(missing_ok=True)  # that of another build
     digest = fingerprint(order.project, order.target, order.toolchain, order.settings, os.environ)
     used: list[CacheUse] = []
 

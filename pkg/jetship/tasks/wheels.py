@@ -169,12 +169,13 @@ def _print_plan(
 
 def _as_json(result: "Produced") -> dict[str, Any]:
     wheel = result.wheel
+    log = wheel.log if wheel else result.log
     return {
         "target": result.target.id,
         "wheel": str(wheel.path) if wheel else None,
         "sha256": wheel.sha256 if wheel else None,
         "seconds": round(wheel.seconds, 1) if wheel else None,
-        "log": str(wheel.log) if wheel else None,
+        "log": str(log) if log else None,
         "unchanged": wheel.cache is None if wheel else None,
         "objects_cached": wheel.cache.hits if wheel and wheel.cache else None,
         "objects_compiled": wheel.cache.misses if wheel and wheel.cache else None,

@@ -258,3 +258,16 @@ def test_a_command_that_hangs_is_stopped(build, counted, tmp_path):
         build(counted, settings=settings)
     assert str(tmp_path / "logs") in caught.value.fix
     assert counted.runs == 0
+
+
+def test_a_build_that_never_began_leaves_no_log_of_another(build, counted, tmp_path, monkeypatch):
+    built = build(counted)
+    assert built.log.is_file()
+
+    def fingerprint(*_):
+        raise DownloadError("the disk is full")
+
+    monkeypatch.setattr(api, "fingerprint", fingerprint)
+    with pytest.raises(DownloadError):
+        build(counted)
+    assert not built.log.exists()

@@ -131,7 +131,7 @@ def built(project, monkeypatch, catalog):
             made = []
             for target, ending in zip(targets, endings, strict=True):
                 if isinstance(ending, Exception):
-                    made.append(pipeline.Produced(target, error=ending))
+                    made.append(pipeline.Produced(target, error=ending, log=dist / "failed.log"))
                     continue
                 path = dist / "ops.whl"
                 path.parent.mkdir(exist_ok=True)
@@ -240,6 +240,7 @@ def test_the_first_failure_of_several_builds_decides_the_code(call, built):
     assert [row["outcome"] for row in rows] == ["pass", None]
     assert rows[1]["error"]["what"] == "no compiler words"
     assert rows[0]["wheel"] == "dist/ops.whl"
+    assert [row["log"] for row in rows] == ["dist/log", "dist/failed.log"]
     assert "no compiler words" in err
 
 
