@@ -19,6 +19,7 @@ from jetship import proc
 from jetship.build.buildenv import build_env
 from jetship.build.causes import SETUP, Said, find_cause
 from jetship.build.environment import CrossEnvironment, compose
+from jetship.build.outside import find_outside
 from jetship.build.targetside import names, parsed, with_target_numpy
 from jetship.errors import BuildError, DownloadError, JetshipError
 from jetship.store import Store
@@ -198,9 +199,10 @@ def build_failed(seen: Seen) -> BuildError | DownloadError:
             fix="free some space, or set JETSHIP_CACHE and TMPDIR to folders on a larger disk; "
             f"the whole log is {log}",
         )
+    outside = find_outside(text, sources, seen.shown_as)
     for copied in (sources, sources.resolve()):
         text = text.replace(f"{copied}/", f"{seen.shown_as}/")
-    cause = find_cause(Said(text, seen.jobs, seen.status, f"{seen.shown_as}/"))
+    cause = outside or find_cause(Said(text, seen.jobs, seen.status, f"{seen.shown_as}/"))
     return BuildError(
         cause.what if cause else "the project did not build",
         why=(cause and cause.why) or _own_words(text, seen.status),
