@@ -138,7 +138,10 @@ def load_deployment(path: Path, catalog: Catalog) -> Deployment:
         raise FileError(path, [*error.problems, *lines]) from error
     found = list(_problems(deployment, catalog))
     if "==" not in deployment.project and not (path.parent / deployment.project).exists():
-        message = f"there is no folder or sdist {deployment.project!r} here"
+        message = (
+            f"there is no folder or sdist {deployment.project!r} here, and a requirement in this "
+            "file names its exact version (torch-scatter==2.1.2)"
+        )
         found.insert(0, Problem(("project",), message))
     _require_none(path, found)
     return deployment

@@ -80,7 +80,7 @@ def test_a_dry_build_prints_the_plan_and_builds_nothing(call, project, monkeypat
         (["build", "--arch", "63"], 2),
         (["build"], 2),
         (["build", "--arch", "6.2", "--platform", "debian12"], 2),
-        (["build", "--arch", "6.2", "--project", "none"], 2),
+        (["build", "--arch", "6.2", "--project", "./none"], 2),
         (["check"], 3),
         (["check", "none.whl"], 2),
         (["check", "."], 2),
