@@ -19,9 +19,10 @@ from jetship.toolchain.ownparts import OwnParts, OwnSupply
 from jetship.toolchain.prepare import is_prepared, plan, prepare
 from jetship.toolchain.sources import has_part, missing_bytes
 
-State = Literal["cached", "to fetch", "to fetch if included"]
+State = Literal["cached", "to unpack", "to fetch", "to fetch if included"]
 _HEADINGS: dict[State, str] = {
     "cached": "in the cache",
+    "to unpack": "downloaded, to be unpacked",
     "to fetch": "to be fetched",
     "to fetch if included": "to be fetched if the project includes them",
 }
@@ -37,6 +38,8 @@ class Need:
     part: str = ""
 
     def __str__(self) -> str:
+        if self.bytes == 0 and self.state == "to fetch if included":
+            return f"{self.title} (downloaded already)"
         return f"{self.title} ({self.bytes / 1e6:.0f} MB)" if self.bytes else self.title
 
     def to_json(self) -> dict[str, Any]:
@@ -81,7 +84,8 @@ def print_plan(
         )
         return
     for target, row, all_ in zip(targets, rows, needs, strict=True):
-        console.emit(_line(target, row, own.of(target)))
+        download = any(need.part and need.state == "to fetch" for need in all_)
+        console.emit(_line(target, row, own.of(target), download=download))
         for state, heading in _HEADINGS.items():
             if found := [str(need) for need in all_ if need.state == state]:
                 console.emit(f"    {heading}: {'; '.join(found)}")
@@ -110,8 +114,9 @@ def _row(
     }
 
 
-def _line(target: Target, row: dict[str, Any], parts: OwnParts) -> str:
-    ready = "toolchain is ready" if row["toolchain_ready"] else "toolchain will be downloaded"
+def _line(target: Target, row: dict[str, Any], parts: OwnParts, *, download: bool) -> str:
+    comes = "downloaded" if download else "unpacked"
+    ready = "toolchain is ready" if row["toolchain_ready"] else f"toolchain will be {comes}"
     own_names = ", ".join(parts.named)
     ready += f", with your own {own_names}" if own_names else ""
     for_cuda = f"for CUDA {row['cuda']}, " if target.code else ""
@@ -142,6 +147,8 @@ def _needs(
 
 
 def _need(part: NamedPart, store: Store, otherwise: State) -> Need:
-    state: State = "cached" if has_part(part, store) else otherwise
-    missing = 0 if state == "cached" else missing_bytes(part, store)
+    if has_part(part, store):
+        return Need(part.part.title, "cached", 0, part.name)
+    missing = missing_bytes(part, store)
+    state = "to unpack" if not missing and otherwise == "to fetch" else otherwise
     return Need(part.part.title, state, missing, part.name)

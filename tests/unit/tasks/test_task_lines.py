@@ -79,9 +79,11 @@ def test_a_dry_build_prints_the_plan_and_builds_nothing(call, project, monkeypat
 def cached(monkeypatch):
     """Say which parts are in the cache, and which of CUDA's math libraries a project includes."""
 
-    def cached(*names: str, includes=()):
+    def cached(*names: str, includes=(), downloaded=()):
         for module in (buildplan, preparing):
             monkeypatch.setattr(module, "has_part", lambda part, _store: part.name in names)
+        missing = lambda part, _store: 0 if part.name in downloaded else 623_000_000  # noqa: E731
+        monkeypatch.setattr(buildplan, "missing_bytes", missing)
         monkeypatch.setattr(buildplan, "prepare", lambda *_: "toolchain")
         needed = lambda _project, _toolchain, offered: [  # noqa: E731
             part for part in offered if part.name in includes
@@ -117,6 +119,18 @@ def test_a_plan_says_what_is_in_the_cache_and_what_would_be_fetched(call, projec
         "torch-2.7.1-cp311": "to fetch", "cuda-math-11.8": "to fetch if included",
         "cuda-curand-11.8": "to fetch if included", "cuda-cufft-11.8": "to fetch if included",
     }  # fmt: skip
+
+
+def test_what_is_downloaded_already_is_not_to_be_fetched(call, project, cached):
+    cached("gcc-11", "sysroot-bookworm", downloaded=(*READY, "cuda-math-11.8"))
+    out = call(*DRY)[1]
+    assert "(toolchain will be unpacked)" in out.splitlines()[0]
+    found = below(out)
+    assert "to be fetched" not in found
+    assert found["downloaded, to be unpacked"].startswith("CUDA 11.8")
+    maybe = found["to be fetched if the project includes them"]
+    assert "cuSOLVER for CUDA 11.8 (downloaded already)" in maybe
+    assert "cuRAND for CUDA 11.8 (623 MB)" in maybe
 
 
 def test_a_plan_on_a_machine_that_is_set_up_knows_the_math_headers_that_it_needs(
