@@ -14,10 +14,11 @@ from jetship.build.project import Project
 from jetship.store import Store
 from jetship.targets.model import Target
 from jetship.targets.parts import NamedPart
+from jetship.toolchain.lock import read_lock
 from jetship.toolchain.own import examine
 from jetship.toolchain.ownparts import OwnParts, OwnSupply
 from jetship.toolchain.prepare import is_prepared, plan, prepare
-from jetship.toolchain.sources import has_part, missing_bytes
+from jetship.toolchain.sources import has_part
 
 State = Literal["cached", "to unpack", "to fetch", "to fetch if included"]
 _HEADINGS: dict[State, str] = {
@@ -152,3 +153,14 @@ def _need(part: NamedPart, store: Store, otherwise: State) -> Need:
     missing = missing_bytes(part, store)
     state = "to unpack" if not missing and otherwise == "to fetch" else otherwise
     return Need(part.part.title, state, missing, part.name)
+
+
+def missing_bytes(part: NamedPart, store: Store) -> int:
+    """Return how much of a part's downloads the cache lacks.
+
+    Raises:
+        ConfigError: its lock file is missing or damaged.
+    """
+    locked = read_lock(part.name, part.folder).sources.values()
+    files = [item for items in locked for item in items]
+    return sum(item.size for item in files if not store.blob(item.sha256, item.file).is_file())

@@ -86,12 +86,6 @@ def download_bytes(named: NamedPart) -> int:
     return sum(item.size for items in files for item in items)
 
 
-def missing_bytes(named: NamedPart, store: Store) -> int:
-    """Return how much of a part's downloads the cache lacks; raises as `download_bytes`."""
-    files = [item for items in _lock_of(named).sources.values() for item in items]
-    return sum(item.size for item in files if not store.blob(item.sha256, item.file).is_file())
-
-
 def lock_part(named: NamedPart, store: Store) -> Lock:
     """Resolve a part anew, and return the lock of what was found.
 

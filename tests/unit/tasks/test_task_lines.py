@@ -15,7 +15,7 @@ from jetship.tasks import buildplan
 from jetship.tasks.main import namespace
 from jetship.toolchain import prepare as preparing
 from jetship.toolchain import sources
-from jetship.toolchain.lock import Lock, Locked
+from jetship.toolchain.lock import Lock, Locked, read_lock
 from jetship.toolchain.ownparts import OwnParts
 from rich.console import Console
 
@@ -119,6 +119,16 @@ def test_a_plan_says_what_is_in_the_cache_and_what_would_be_fetched(call, projec
         "torch-2.7.1-cp311": "to fetch", "cuda-math-11.8": "to fetch if included",
         "cuda-curand-11.8": "to fetch if included", "cuda-cufft-11.8": "to fetch if included",
     }  # fmt: skip
+
+
+def test_what_the_cache_has_is_not_to_be_downloaded_again(catalog, store):
+    part = catalog.part("cuda-math-11.8")
+    first, *others = read_lock(part.name).sources["wheels/aarch64/cp311"]
+    assert buildplan.missing_bytes(part, store) == sum(item.size for item in (first, *others))
+    blob = store.blob(first.sha256, first.file)
+    blob.parent.mkdir(parents=True)
+    blob.touch()
+    assert buildplan.missing_bytes(part, store) == sum(item.size for item in others)
 
 
 def test_what_is_downloaded_already_is_not_to_be_fetched(call, project, cached):

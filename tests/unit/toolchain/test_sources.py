@@ -13,7 +13,6 @@ from jetship.toolchain.sources import (
     has_part,
     lock_part,
     make_part,
-    missing_bytes,
     unpack_wheels,
 )
 
@@ -183,16 +182,6 @@ def test_the_download_of_a_part_is_the_sum_of_its_files(catalog):
     files = read_lock(part.name).sources["wheels/aarch64/cp311"]
     assert len(files) == 3
     assert download_bytes(part) == sum(item.size for item in files)
-
-
-def test_what_is_in_the_cache_is_not_to_be_downloaded_again(catalog, store):
-    part = catalog.part("cuda-math-11.8")
-    first, *others = read_lock(part.name).sources["wheels/aarch64/cp311"]
-    assert missing_bytes(part, store) == download_bytes(part)
-    blob = store.blob(first.sha256, first.file)
-    blob.parent.mkdir(parents=True)
-    blob.touch()
-    assert missing_bytes(part, store) == sum(item.size for item in others)
 
 
 def test_a_damaged_wheel_is_named(tmp_path):
