@@ -242,3 +242,15 @@ def test_setuptools_and_a_setup_py_that_ends_in_a_way_of_its_own(build, tmp_path
     assert why in caught.value.why
     assert "Traceback" not in caught.value.why
     assert f"the whole log is {tmp_path / 'log'}" in caught.value.fix
+
+
+PASSING_ON = {
+    "pyproject.toml": PYPROJECT,
+    "own.py": "from setuptools.build_meta import *\nprint('by way of our own', flush=True)\n",
+    "setup.py": "from setuptools import setup\nsetup(name='ops', version='3', py_modules=[])\n",
+}
+
+
+def test_a_backend_of_the_projects_own_may_pass_on_to_setuptools(build, tmp_path):
+    assert build(PASSING_ON).name == "ops-3-py3-none-any.whl"
+    assert "by way of our own" in (tmp_path / "log").read_text()
