@@ -97,7 +97,7 @@ def _refuse_mistyped(name: str) -> None:
 
 
 def _download(requirement: Requirement, scratch: Path) -> Path:
-    """Download an sdist without running anything of it."""
+    """Download an sdist without running its setup.py; a backend in its own tree is imported."""
     console.step(f"fetching the sdist of {requirement}")
     into = scratch / "sdist"
     env = {**os.environ, "PYTHONPATH": str(SDIST_BACKEND), "TMPDIR": str(scratch)}

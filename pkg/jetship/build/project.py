@@ -17,8 +17,8 @@ ONLY_SETUPTOOLS = (
     "the cross environment works through setuptools and torch.utils.cpp_extension, "
     "which other backends do not use"
 )
-OTHER_BACKENDS = ("hatchling", "poetry", "scikit-build", "mesonpy", "meson-python", "maturin", "flit",
-                  "pdm", "uv-build", "sipbuild")  # fmt: skip
+OTHER_BACKENDS = ("hatchling", "poetry", "scikit-build", "mesonpy", "meson-python", "maturin",
+                  "flit", "pdm", "uv-build", "sipbuild")  # fmt: skip
 
 # Never copied out of somebody's folder: history, caches, and at its top the results of other
 # builds (a stale object for another arch looks up to date to setuptools) and environments.

@@ -295,5 +295,14 @@ def test_an_sdists_metadata_is_read_and_its_setup_py_is_not_run(ask_backend, tmp
     assert (tmp_path / "out/My_Ops_x-1.2.dist-info/METADATA").read_text() == text
 
 
+def test_a_backend_of_the_sdists_own_finds_the_names_that_it_passes_on_to(ask_backend, tmp_path):
+    (tmp_path / "unpacked").mkdir()
+    own = "from setuptools.build_meta import build_sdist, build_wheel, "
+    own += "get_requires_for_build_wheel, prepare_metadata_for_build_wheel\n"
+    (tmp_path / "unpacked/own.py").write_text(own)
+    done = ask_backend("own", "Metadata-Version: 2.1\nName: ops\nVersion: 1.2\n")
+    assert done.stdout == "ops-1.2.dist-info\n", done.stderr
+
+
 def test_the_suffixes_of_sdists_are_all_unpacked():
     assert set(origin.SDIST_SUFFIXES) == {*MODES, ".zip"}
