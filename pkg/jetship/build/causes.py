@@ -51,12 +51,12 @@ _WRONG_MACHINE = re.compile(
 )
 _NVIDIA_SMI = re.compile(r"nvidia-smi: .*\(jetship\)")
 _NO_WHEEL = re.compile(r"^ValueError: No distribution was found", re.MULTILINE)
-# The stand-in's refusal, where it is what ends the build and not only a note; and an error that the
-# stand-in did not mean to raise.
+# The stand-in's refusal, where it is what ends the build and not only a note; and an error of the
+# stand-in itself, in the innermost frame, that it did not mean to raise.
 _UNANSWERED = re.compile(r"^\w*Error: (?P<asks>.+), which jetship cannot answer", re.MULTILINE)
 _OWN_DEFECT = re.compile(
     r'^  File "[^"\n]*/jetship/build/standin[^"\n]*", line \d+, in .+\n'
-    r"    (?!raise\b).+\n(?: .*\n)*?(?P<error>[A-Za-z_][\w.]*(?:Error|Exception)\b.*)",
+    r"    (?!raise\b).+\n(?:    .*\n)*(?P<error>[A-Za-z_][\w.]*(?:Error|Exception)\b.*)",
     re.MULTILINE,
 )
 _OWN_FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line (?P<line>\d+)', re.MULTILINE)
@@ -197,7 +197,8 @@ def _machine(match: re.Match[str], _: Said) -> Cause:
     file = match["input"] or match["input2"] or match["library"]
     return Cause(
         f"the linker was given {file}, which is for another machine than the target",
-        "take it out of the project, or bring one that is built for the target",
+        "take it out of the project, or bring one that is built for the target; what the build "
+        "itself makes is for the target if it calls $CC or gcc, and not if it calls /usr/bin/gcc",
     )
 
 

@@ -241,6 +241,9 @@ KeyError: 'code'
 AS_TORCH = DEFECT.replace("return tuple", "raise AssertionError").replace(
     "KeyError", "AssertionError"
 )
+THROUGH_IT = DEFECT.replace(
+    "KeyError", '  File "/env/setuptools/build_ext.py", line 9, in run\n    build()\nKeyError'
+)
 OF_THE_PROJECT = DEFECT.replace("jetship/build/standin/torch", "ops/torch")
 
 
@@ -258,6 +261,6 @@ def test_a_defect_of_the_stand_in_is_jetships_own():
     assert "no fault of the project" in cause.what
 
 
-@pytest.mark.parametrize("log", [AS_TORCH, OF_THE_PROJECT])
-def test_what_the_stand_in_raises_as_torch_does_is_the_projects_matter(log):
+@pytest.mark.parametrize("log", [AS_TORCH, THROUGH_IT, OF_THE_PROJECT])
+def test_what_the_stand_in_raises_as_torch_does_or_calls_is_the_projects_matter(log):
     assert find_cause(log, "2") is None

@@ -15,6 +15,7 @@ from jetship.build.environment import (
     max_jobs,
 )
 from jetship.targets.model import Target
+from jetship.toolchain.layout import write_program
 from jetship.toolchain.model import Toolchain
 
 
@@ -194,6 +195,22 @@ def test_whoever_asks_for_the_compute_capability_means_the_targets(toolchain, fa
     assert done.stdout == "compute_cap\n6.2\n7.2\n"
     done = ask_gpu(cross, "-i", "0", "--format=csv,noheader", "--query-gpu=compute_cap")
     assert done.stdout == "6.2\n7.2\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [("gcc", "gcc"), ("cc", "gcc"), ("g++", "g++"), ("c++", "g++"), ("cpp", "cpp")],
+)
+def test_a_compiler_that_is_called_by_its_plain_name_is_the_targets(cross, toolchain, name, own):
+    compiler = toolchain.bin / f"aarch64-linux-gnu-{own}"
+    write_program(compiler, '#!/bin/sh\nprintf "%s|" "$0" "$@"\n')
+    done = proc.run([name, "-c", "a b.c", "*"], env=compose({"PATH": "/usr/bin:/bin"}, cross, {}))
+    assert done.stdout == f"{compiler}|-c|a b.c|*|", done.stderr
+
+
+@pytest.mark.parametrize("name", ["as", "ld", "gcc-12", "clang"])
+def test_other_programs_of_this_machine_are_left_alone(cross, name):
+    assert not (cross.folder / "bin" / name).exists()
 
 
 @pytest.mark.parametrize(
