@@ -24,14 +24,18 @@ _KILLED = re.compile(
     r"|was ended by SIGKILL \(jetship\)",
     re.MULTILINE,
 )
-# The same for other signals, GCC's driver of its halves, and the signals that they tell themselves.
+# The same for other signals, GCC's driver of its halves, the signals that they tell themselves, and
+# ninja (which adds 128, as shells do), make and shells.
 _CRASHED = re.compile(
     r"^(?P<gcc>\S+): internal compiler error: (?P<how>(?!.+ signal terminated).+)"
     r"|(?P<said>[A-Z][\w ]+) signal terminated program (?P<half>\S+)"
     r"|'(?P<nvcc>[^'\n]+)' died due to signal (?P<number>\d+)"
     r"|Command '(?:\[')?(?P<argv>[^'\s]+).* died with <Signals\.(?P<name>SIG\w+)"
     r"|command '(?P<command>[^'\n]+)' failed with exit code -(?P<code>\d+)$"
-    r"|(?P<child>a compiling process) was ended by (?P<childs>SIG\w+) \(jetship\)",
+    r"|(?P<child>a compiling process) was ended by (?P<childs>SIG\w+) \(jetship\)"
+    r"|^FAILED: \[code=(?P<ninja>13[2-9])\] (?P<made>\S+)"
+    r"|(?:^|[:\]] )(?P<shell>Segmentation fault|Bus error|Illegal instruction|Aborted)"
+    r"(?: \(core dumped\))?$",
     re.MULTILINE,
 )
 _NETWORK = re.compile(
@@ -167,14 +171,19 @@ def _ended(process: str, name: str, said: Said) -> Cause:
     )
 
 
+_SIGNALS = ("how", "said", "name", "childs", "shell")
+_PROGRAMS = ("gcc", "half", "nvcc", "argv", "command", "child")
+
+
 def _crashed(match: re.Match[str], said: Said) -> Cause:
     """Return the cause where a program that the build runs ended by a signal."""
     found = match.groupdict()
     ended = {signal.strsignal(number): signal.Signals(number).name for number in signal.Signals}
-    how = found["how"] or found["said"] or found["name"] or found["childs"]
-    name = ended.get(how, how) or signal_name(int(found["number"] or found["code"]))
-    words = ("gcc", "half", "nvcc", "argv", "command", "child")
-    program = next(found[word] for word in words if found[word])
+    how = next((found[word] for word in _SIGNALS if found[word]), None)
+    number = found["number"] or found["code"] or int(found["ninja"] or 128) - 128
+    name = ended.get(how, how) or signal_name(int(number))
+    made = f"the compiler of {found['made']}" if found["made"] else "a program"
+    program = next((found[word] for word in _PROGRAMS if found[word]), made)
     if name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"):
         return _ended(program, name, said)
     return Cause(

@@ -158,11 +158,15 @@ def _print_wheels(results: "list[Produced]") -> None:
             console.note(
                 f"{size:.0f} KiB, {built} in {result.wheel.seconds:.0f} s; check passed"
                 + (" on derived evidence" if result.report.is_derived else "")
-                + (f", {accepted} findings accepted for this platform only" if accepted else "")
+                + (f", {_findings(accepted)} accepted for this platform only" if accepted else "")
                 + f" (`invoke check {result.wheel.path}` shows all)"
             )
             _note_code(result.report)
             console.emit(str(result.wheel.path))
+
+
+def _findings(number: int) -> str:
+    return f"{number} finding{'s' if number > 1 else ''}"
 
 
 def _note_code(report: "Report") -> None:

@@ -38,6 +38,9 @@ CRASHED = {
         ("/b/ops", "SIGSEGV"),
     "error: command '/t/bin/g++' failed with exit code -11": ("/t/bin/g++", "SIGSEGV"),
     "a compiling process was ended by SIGSEGV (jetship)": ("a compiling process", "SIGSEGV"),
+    "FAILED: [code=139] build/op.o \nc++ -c op.cpp": ("the compiler of build/op.o", "SIGSEGV"),
+    "make: *** [Makefile:2: x] Segmentation fault": ("a program", "SIGSEGV"),
+    "Segmentation fault (core dumped)": ("a program", "SIGSEGV"),
 }  # fmt: skip
 NETWORK = [
     "urllib.error.URLError: <urlopen error [Errno 111] Connection refused>",
