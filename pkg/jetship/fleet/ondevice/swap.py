@@ -379,7 +379,7 @@ class Changer:
         try:
             self._folder.save(self._state)
         except OSError as error:
-            self._note("state not saved", reason=str(error))
+            self._folder.note("state not saved", reason=str(error))
             return "the state file could not be written: %s" % error
         return ""
 
