@@ -116,6 +116,10 @@ class Deployer:
         found = sorted((self.folder / ".jetship/rollouts").glob("*.jsonl"))
         return lines_of(found[-1]) if found else []
 
+    def journals(self) -> int:
+        """Return how many rollouts there were."""
+        return len(list((self.folder / ".jetship/rollouts").glob("*.jsonl")))
+
     def results(self) -> dict[str, str]:
         """Return how it ended for each device, as the newest journal says last."""
         return {one["device"]: one["result"] for one in self.journal() if one["event"] == "ended"}
@@ -165,6 +169,10 @@ class Deployer:
             else:
                 raise AssertionError(f"{name} is {result}")
         return found
+
+    def versions(self, *allowed: Image) -> set[str]:
+        """Return the versions that whole devices run."""
+        return {image.version for image in self.require_whole(*allowed).values()}
 
     def _one_whole(self, device: Device, allowed: Sequence[Image]) -> Image:
         try:
