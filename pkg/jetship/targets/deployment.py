@@ -222,7 +222,10 @@ def _problems(
 ) -> Iterator[Problem]:
     """Yield what does not fit together, and append the targets to `targets`."""
     if "==" not in deployment.project and not (path.parent / deployment.project).exists():
-        message = f"there is no folder or sdist {deployment.project!r} here"
+        message = (
+            f"there is no folder or sdist {deployment.project!r} here, and a requirement in this "
+            "file names its exact version (torch-scatter==2.1.2)"
+        )
         yield Problem(("project",), message)
     yield from _target_problems(enumerate(deployment.targets), catalog, targets)
     yield from _own_problems(deployment.own_parts, catalog)

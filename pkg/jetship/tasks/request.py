@@ -305,34 +305,37 @@ def _no_image(deploy: str, lacks: str) -> ConfigError:
     )
 
 
+def named_project(catalog: Catalog, given: str, deploy: str) -> tuple[str, BuildSettings]:
+    """Return which project is meant, as `find_project` takes it, and how to build it.
+
+    That is the given one, deploy.yaml's, or the current folder. What deploy.yaml says of the build
+    is meant for the project that it names.
+
+    Raises:
+        ConfigError: deploy.yaml is wrong.
+    """
+    deployment = deployment_of(catalog, deploy)
+    if deployment is None:
+        return given or ".", BuildSettings()
+    folder = Path(deploy).parent / deployment.project
+    if not given:
+        return str(folder if folder.exists() else deployment.project), deployment.build
+    its = deployment.project == given or folder.resolve() == Path(given).resolve()
+    return given, deployment.build if its else BuildSettings()
+
+
 def project_of(
     catalog: Catalog, given: str, deploy: str, store: Store
 ) -> "tuple[Project, BuildSettings]":
-    """Return the project that is given, deploy.yaml's, or the current folder, and how to build it.
-
-    What deploy.yaml says of the build is meant for the project that it names.
+    """Return the project that `named_project` means, and how to build it.
 
     Raises:
         ConfigError, DownloadError: there is no such project.
     """
     from jetship.build.origin import find_project
 
-    deployment = deployment_of(catalog, deploy)
-    if given:
-        settings = BuildSettings()
-        project = find_project(given, store)
-        if deployment and (
-            deployment.project == given
-            or (Path(deploy).parent / deployment.project).resolve() == project.folder.resolve()
-        ):
-            settings = deployment.build
-        return project, settings
-    if deployment is None:
-        return find_project(".", store), BuildSettings()
-    folder = Path(deploy).parent / deployment.project
-    return find_project(str(folder if folder.exists() else deployment.project), store), (
-        deployment.build
-    )
+    named, settings = named_project(catalog, given, deploy)
+    return find_project(named, store), settings
 
 
 def require_files(wheels: Sequence[str]) -> None:
