@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from invoke.context import Context
-from jetship import doctor, proc
+from jetship import proc
 from jetship.errors import JetshipError
 from jetship.tasks.command import command
 from jetship.tasks.main import namespace
@@ -21,6 +21,7 @@ TEST_PACKAGES = {
     "dpkg-scanpackages": "dpkg-dev",
     "ssh": "openssh-client",
     "/usr/sbin/sshd": "openssh-server",
+    "openssl": "openssl",
     "gpg": "gpg",
     "gpg-agent": "gpg-agent",
     "chromium": "chromium",
@@ -64,6 +65,8 @@ def test(_: Context, *, select: str = "", long: bool = False) -> None:
 
     Installs what they need (a compiler, Docker Engine, qemu, GnuPG) through apt.
     """
+    from jetship import doctor
+
     doctor.install([package for name, package in TEST_PACKAGES.items() if proc.find(name) is None])
     words = ["pytest"]
     if select:

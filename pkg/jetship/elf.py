@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from elftools.elf.enums import ENUM_E_MACHINE
-
 from jetship._elfbytes import Data, ElfError, Section, Undefined, sections_of, unpack
 from jetship._elftables import Tables
 
@@ -169,5 +167,8 @@ def parse_elf(data: Data) -> ElfFile:
 def _machine_name(number: int) -> str:
     if number in _MACHINES:
         return _MACHINES[number]
+    # Some 14 ms, for a name that only what no platform has needs.
+    from elftools.elf.enums import ENUM_E_MACHINE  # noqa: PLC0415
+
     names = [name for name, value in ENUM_E_MACHINE.items() if value == number]
     return names[0].removeprefix("EM_").lower() if names else f"machine {number}"

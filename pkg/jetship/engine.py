@@ -5,12 +5,15 @@ import difflib
 import os
 import socket
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import docker
 import docker.errors
+import docker.utils
 import requests
 from docker.context import ContextAPI
 from docker.models.images import Image
+from docker.tls import TLSConfig
 
 from jetship.errors import ConfigError, ImageError, ToolMissingError
 
@@ -29,16 +32,47 @@ EMULATION_FIX = (
 )
 
 
-def endpoint() -> str:
-    """Return where the engine listens: DOCKER_HOST, else that of the docker command's context."""
-    chosen = os.environ.get("DOCKER_HOST")
-    if chosen:
-        return chosen
-    with contextlib.suppress(docker.errors.DockerException, OSError, ValueError):
-        context = ContextAPI.get_current_context()
-        if context is not None and context.Host:
-            return str(context.Host)
-    return DEFAULT_SOCKET
+@dataclass(frozen=True)
+class Endpoint:
+    """Where an engine listens, and the certificates of a link over TLS."""
+
+    host: str
+    tls: TLSConfig | None = None
+
+
+def endpoint() -> Endpoint:
+    """Return where the engine listens, as the docker command chooses it.
+
+    That is the context DOCKER_CONTEXT, else DOCKER_HOST, else the context that is in use
+    (`docker context use`).
+
+    Raises:
+        ConfigError: there is no such context, or a certificate cannot be read.
+    """
+    named = os.environ.get("DOCKER_CONTEXT")
+    if not named and os.environ.get("DOCKER_HOST"):
+        with _certificates():
+            given = docker.utils.kwargs_from_env()
+        return Endpoint(os.environ["DOCKER_HOST"], given.get("tls") or None)
+    with _certificates():
+        context = ContextAPI.get_context(named or None)
+    if context is None or not context.Host:
+        if named:
+            raise ConfigError(f"there is no docker context {named}", fix="docker context ls")
+        return Endpoint(DEFAULT_SOCKET)
+    return Endpoint(str(context.Host), context.TLSConfig)
+
+
+@contextlib.contextmanager
+def _certificates() -> Iterator[None]:
+    try:
+        yield
+    except (docker.errors.DockerException, OSError, ValueError) as error:
+        raise ConfigError(
+            "the settings of the docker command cannot be read",
+            why=str(error),
+            fix="see DOCKER_CONTEXT, DOCKER_CERT_PATH and `docker context inspect`",
+        ) from error
 
 
 def connect(where: str | None = None) -> docker.DockerClient:
@@ -46,18 +80,23 @@ def connect(where: str | None = None) -> docker.DockerClient:
 
     Raises:
         ToolMissingError: there is none that answers; says which socket was tried and what to do.
+        ConfigError: the docker command's own settings are wrong.
     """
-    where = where or endpoint()
+    chosen = Endpoint(where) if where else endpoint()
     try:
         # First by hand, for the plain cause: the SDK buries it three exceptions deep.
-        if where.startswith("unix://"):
+        if chosen.host.startswith("unix://"):
             with socket.socket(socket.AF_UNIX) as plain:
-                plain.connect(where.removeprefix("unix://"))
-        client = docker.DockerClient(base_url=where, timeout=TIMEOUT_SECONDS)
+                plain.connect(chosen.host.removeprefix("unix://"))
+        client = docker.DockerClient(
+            base_url=chosen.host, tls=chosen.tls or False, timeout=TIMEOUT_SECONDS
+        )
         client.ping()
     except (docker.errors.DockerException, requests.RequestException, OSError) as error:
         raise ToolMissingError(
-            f"no Docker engine answers at {where}", why=_why(error), fix=_fix(error)
+            f"no Docker engine answers at {chosen.host}",
+            why=_why(error),
+            fix=_fix(chosen.host, error),
         ) from error
     return client
 
@@ -153,7 +192,12 @@ def _why(error: Exception) -> str:
     return str(error)
 
 
-def _fix(error: Exception) -> str:
+def _fix(where: str, error: Exception) -> str:
+    if where.startswith("ssh://"):
+        return (
+            f"bring its socket here: `ssh -nNT -L /tmp/engine.sock:/var/run/docker.sock {where}`, "
+            "and in another terminal `export DOCKER_HOST=unix:///tmp/engine.sock`"
+        )
     if isinstance(error, PermissionError):
         return "`sudo usermod -aG docker $USER`, then log in again"
     return (

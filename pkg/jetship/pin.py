@@ -1,8 +1,5 @@
 """The pin: the ABI record that a wheel carries as `jetship.json` in its .dist-info."""
 
-import zipfile
-import zlib
-from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import ValidationError
@@ -11,9 +8,6 @@ from jetship.errors import CheckError
 from jetship.yamlfile import Strict, sentence
 
 PIN_FILE = "jetship.json"
-
-# What zipfile says of a damaged archive, one that is encrypted or of an unknown compression.
-DAMAGED = (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 class PinnedTool(Strict):
@@ -97,21 +91,3 @@ class Pin(Strict):
     def to_json(self) -> bytes:
         """Return the record as UTF-8 JSON, the same bytes for the same record."""
         return (self.model_dump_json(indent=2) + "\n").encode()
-
-
-def pin_of(wheel: Path) -> Pin | None:
-    """Return a wheel's pin record, or None where it carries none.
-
-    Raises:
-        CheckError: the file is missing, is not a zip archive, or its record is damaged.
-    """
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            names = [name for name in archive.namelist() if name.endswith(f".dist-info/{PIN_FILE}")]
-            return Pin.from_json(archive.read(names[0])) if names else None
-    except DAMAGED as error:
-        raise CheckError(
-            f"{wheel} is not a wheel that can be read",
-            why=str(error),
-            fix="name a .whl file; a damaged one has to be built or copied again",
-        ) from error

@@ -8,7 +8,14 @@ from pathlib import Path
 
 from jetship import board, console, usage
 from jetship.board import Board
-from jetship.build.api import NO_SETTINGS, BuiltWheel, Order, build_project, verify_project
+from jetship.build.api import (
+    NO_SETTINGS,
+    BuiltWheel,
+    Order,
+    build_project,
+    log_path,
+    verify_project,
+)
 from jetship.build.environment import max_jobs
 from jetship.build.includes import needed_math
 from jetship.build.project import Project
@@ -21,21 +28,26 @@ from jetship.store import STAGING_PREFIX, Store, disk_errors, sweep
 from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.model import Target
 from jetship.toolchain.model import Toolchain
-from jetship.toolchain.own import NO_SUPPLY, NOTHING_OWN, OwnParts, OwnSupply
+from jetship.toolchain.ownparts import NO_SUPPLY, NOTHING_OWN, OwnParts, OwnSupply
 from jetship.toolchain.prepare import plan, prepare
 from jetship.toolchain.sources import download_bytes, has_part
 
 REJECTED = "rejected"
+LOGS = "logs"
 
 
 @dataclass(frozen=True)
 class Produced:
-    """What came of one target: a checked wheel, or the error that ended it."""
+    """What came of one target: a checked wheel, or the error that ended it.
+
+    `log` is what a build printed that came to no wheel; None where it ended before there was a log.
+    """
 
     target: Target
     wheel: BuiltWheel | None = None
     report: Report | None = None
     error: JetshipError | None = None
+    log: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -76,28 +88,32 @@ def produce(request: Request, targets: Sequence[Target], store: Store) -> list[P
         def work(target: Target, jobs: int) -> Produced:
             with console.speaking_of(target.id if several else ""):
                 shown.begin(target.id)
+                log: Path | None = None
                 try:
-                    result = _produce(request, target, store, shown, jobs)
+                    shown.doing(target.id, "toolchain")
+                    own = request.own.of(target)
+                    toolchain = toolchain_for(request.project, target, store, own)
+                    order = Order(request.project, target, toolchain, request.settings, jobs)
+                    log = log_path(order, request.dist / LOGS)
+                    result = _produce(request, order, store, shown)
                     shown.end(target.id, "done" if result.error is None else "rejected")
                 except JetshipError as error:
                     if several:
                         console.error(str(error))
                     shown.end(target.id, "failed")
-                    result = Produced(target, error=error)
+                    made = log if log is not None and log.is_file() else None
+                    result = Produced(target, error=error, log=made)
                 return result
 
         return run_all(targets, work, jobs=max_jobs())
 
 
-def _produce(request: Request, target: Target, store: Store, shown: Board, jobs: int) -> Produced:
-    shown.doing(target.id, "toolchain")
-    project, dist = request.project, request.dist
-    toolchain = toolchain_for(project, target, store, request.own.of(target))
+def _produce(request: Request, order: Order, store: Store, shown: Board) -> Produced:
+    project, target, dist = order.project, order.target, request.dist
     with _only_build(project, target, store, dist), _staging(dist) as staging:
         shown.doing(target.id, "builds")
-        order = Order(project, target, toolchain, request.settings, jobs)
         built = build_project(
-            order, store=store, out=staging, logs=dist / "logs", rebuild=request.rebuild
+            order, store=store, out=staging, logs=dist / LOGS, rebuild=request.rebuild
         )
         if request.verify:
             shown.doing(target.id, "builds again")

@@ -29,7 +29,7 @@ from jetship.store import Store
 from jetship.targets.arch import Arch, DeviceCode
 from jetship.targets.catalog import Catalog, runs_on
 from jetship.targets.model import Target, parse_target_id
-from jetship.toolchain.own import NO_SUPPLY, OwnParts, OwnSupply
+from jetship.toolchain.ownparts import NO_SUPPLY, OwnParts, OwnSupply
 
 # What the rules that ask libraries said of one wheel, by the identity of these.
 _Answers: TypeAlias = dict[int, dict[str, tuple[Finding, ...]]]

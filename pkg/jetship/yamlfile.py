@@ -4,7 +4,7 @@ import difflib
 import functools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, get_origin
 
@@ -83,11 +83,34 @@ class Document:
     path: Path
     data: Any
     _root: yaml.Node | None
+    _pairs: dict[int, dict[str, tuple[yaml.Node, yaml.Node]]] = field(default_factory=dict)
+    """Key and value of each mapping that was looked into, by the key's text."""
 
     def place(self, location: Sequence[int | str]) -> str:
         """Return file:line:column of a key, or of the nearest one around it."""
-        node = _locate(self._root, location)
+        node = self._locate(location)
         return str(self.path) if node is None else _place(self.path, node)
+
+    def _locate(self, location: Sequence[int | str]) -> yaml.Node | None:
+        """Return the deepest node on the way to `location`: the key's own node where it exists."""
+        node, shown = self._root, self._root
+        for part in location:
+            if isinstance(node, yaml.MappingNode):
+                pair = self._pairs_of(node).get(str(part))
+                if pair is None:
+                    break
+                shown, node = pair
+            elif isinstance(node, yaml.SequenceNode) and part in range(len(node.value)):
+                shown = node = node.value[part]
+            else:
+                break
+        return shown
+
+    def _pairs_of(self, node: yaml.MappingNode) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+        # An inventory has thousands of hosts in one mapping, and each may have a problem.
+        if id(node) not in self._pairs:
+            self._pairs[id(node)] = {str(key.value): (key, value) for key, value in node.value}
+        return self._pairs[id(node)]
 
     def problems(
         self, error: ValidationError, model: type[BaseModel], at: Sequence[int | str] = ()
@@ -160,8 +183,9 @@ def _text(path: Path) -> str:
         raise ConfigError(f"{path} cannot be read as text", why=str(error)) from error
 
 
-# A task asks one file for several things, and a fleet of thousands takes half a second to parse.
-@functools.lru_cache(maxsize=4)
+# A task asks one file for several things, with all of the catalog's in between, and a fleet of
+# thousands takes half a second to parse.
+@functools.lru_cache(maxsize=128)
 def _parse(path: Path, text: str) -> Document:
     try:
         loader = _Loader(text)
@@ -305,24 +329,6 @@ def _shown(value: object) -> str:
     if isinstance(value, list | tuple):
         return "a list" if value else "an empty list"
     return repr(value if not isinstance(value, str) or len(value) < 80 else f"{value[:77]}...")
-
-
-def _locate(root: yaml.Node | None, location: Sequence[int | str]) -> yaml.Node | None:
-    """Return the deepest node on the way to `location`: the key's own node where it exists."""
-    node, shown = root, root
-    for part in location:
-        if isinstance(node, yaml.MappingNode):
-            pair = next((pair for pair in node.value if pair[0].value == str(part)), None)
-            if pair is None:
-                break
-            shown, node = pair
-        elif (
-            isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value)
-        ):
-            shown = node = node.value[part]
-        else:
-            break
-    return shown
 
 
 def _known_keys(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:

@@ -28,7 +28,6 @@ def running_engine() -> Iterator[docker.DockerClient]:
     try:
         running = connect()
     except ToolMissingError:
-        install("dockerd", "docker.io")
         with _own_engine() as client:
             yield client
     else:
@@ -49,13 +48,21 @@ def ensure_emulation() -> None:
 
 @contextlib.contextmanager
 def _own_engine() -> Iterator[docker.DockerClient]:
+    with started_engine() as (client, socket):
+        # For the tests that run jetship's tasks as programs of their own.
+        os.environ["DOCKER_HOST"] = socket
+        yield client
+
+
+@contextlib.contextmanager
+def started_engine(*words: str) -> Iterator[tuple[docker.DockerClient, str]]:
+    """Yield the client and socket of an engine of its own, started with `words` besides."""
+    install("dockerd", "docker.io")
     with tempfile.TemporaryDirectory(prefix="jetship-engine-") as folder:
-        daemon, socket, log = _start(Path(folder))
+        daemon, socket, log = _start(Path(folder), *words)
         try:
             with contextlib.closing(_wait_for(daemon, socket, log)) as client:
-                # For the tests that run jetship's tasks as programs of their own.
-                os.environ["DOCKER_HOST"] = socket
-                yield client
+                yield client, socket
         finally:
             daemon.send_signal(signal.SIGTERM)
             daemon.wait(START_SECONDS)
@@ -63,7 +70,7 @@ def _own_engine() -> Iterator[docker.DockerClient]:
             proc.run(["umount", "--recursive", f"{folder}/data"])
 
 
-def _start(folder: Path) -> tuple["subprocess.Popen[bytes]", str, Path]:
+def _start(folder: Path, *words: str) -> tuple["subprocess.Popen[bytes]", str, Path]:
     socket = f"unix://{folder}/docker.sock"
     log = folder / "dockerd.log"
     argv = [
@@ -75,6 +82,7 @@ def _start(folder: Path) -> tuple["subprocess.Popen[bytes]", str, Path]:
         # The tests' containers have no network, so the engine needs neither.
         "--iptables=false",
         "--bridge=none",
+        *words,
     ]
     with log.open("wb") as sink:
         daemon = subprocess.Popen(argv, stdout=sink, stderr=sink, start_new_session=True)

@@ -116,6 +116,10 @@ class Deployer:
         found = sorted((self.folder / ".jetship/rollouts").glob("*.jsonl"))
         return lines_of(found[-1]) if found else []
 
+    def journals(self) -> int:
+        """Return how many rollouts there were."""
+        return len(list((self.folder / ".jetship/rollouts").glob("*.jsonl")))
+
     def results(self) -> dict[str, str]:
         """Return how it ended for each device, as the newest journal says last."""
         return {one["device"]: one["result"] for one in self.journal() if one["event"] == "ended"}
@@ -152,8 +156,8 @@ class Deployer:
         """Make sure of all that holds whatever has happened, and return what each device runs.
 
         Every device runs one container, of one of these images, which is well, and starts again
-        with its engine; nothing else of ours runs; the state file says the same; nothing is left
-        of a transfer; and the newest journal agrees, for devices of which it says something.
+        with its engine; nothing else of ours runs; the state file says the same; what was loaded is
+        not kept twice; and the newest journal agrees, for devices of which it says something.
         """
         found = {device.name: self._one_whole(device, allowed) for device in self.devices}
         new = allowed[-1]
@@ -166,7 +170,31 @@ class Deployer:
                 raise AssertionError(f"{name} is {result}")
         return found
 
+    def versions(self, *allowed: Image) -> set[str]:
+        """Return the versions that whole devices run."""
+        return {image.version for image in self.require_whole(*allowed).values()}
+
     def _one_whole(self, device: Device, allowed: Sequence[Image]) -> Image:
+        try:
+            return self._whole(device, allowed)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self._account_of(device)}") from error
+
+    def _account_of(self, device: Device) -> str:
+        """Return what there is to know of a device that is not as it should be."""
+        rows = [f"{device.name} after {self.results().get(device.name)}"]
+        for one in device.containers(everything=True):
+            rows.append(f"{one['Name']} {one['Image'][:19]} {_policy(one)} {one['State']}")
+            if not one["State"]["Running"] and _policy(one) == "always":
+                rows.append(f"started by hand: {device.inside('docker', 'start', one['Id'])}")
+        rows.append(str(self.state(device)))
+        shown = ("at", "event", "phase", "reason")
+        notes = self.notes(device)[-25:]
+        rows += [" ".join(str(line.get(key, "")) for key in shown) for line in notes]
+        log = (device.folder / "dockerd.log").read_text(errors="replace").splitlines()
+        return "\n".join([*rows, *(line for line in log[-300:] if "level=info" not in line)])
+
+    def _whole(self, device: Device, allowed: Sequence[Image]) -> Image:
         ours = [one for one in device.containers(everything=True) if _is_ours(one)]
         up = [one for one in ours if one["State"]["Running"]]
         shown = [(one["Name"], one["State"]["Status"], _policy(one)) for one in ours]
@@ -186,7 +214,8 @@ class Deployer:
         assert state["current"]["image"] == image.id, state
         assert f"/{state['current']['container']}" == one["Name"], state
         assert state["swap"] is None, state
-        assert list((self._state_folder(device) / "layers").iterdir()) == []
+        if self.results().get(device.name) == "committed":
+            assert self.arrived_bytes(device) == 0, "what was loaded takes no second room"
         return image
 
 

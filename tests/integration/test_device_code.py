@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 from jetship import proc
 from jetship.elf import ElfError
 from jetship.fatbin import DeviceImage, FatbinError, containers, read_images
@@ -74,14 +75,13 @@ RELEASES = [
 ]
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        # The others are gigabytes to download where the cache has them not.
-        pytest.param(one, id=one.cuda, marks=() if one.cuda == "11.8" else pytest.mark.long)
-        for one in RELEASES
-    ],
-)
+def of_release(release: Release, *values: str) -> ParameterSet:
+    """Return a case; all but those of one release are gigabytes to download where not cached."""
+    marks = () if release.cuda == "11.8" else pytest.mark.long
+    return pytest.param(release, *values, id="-".join((release.cuda, *values)), marks=marks)
+
+
+@pytest.fixture(scope="module", params=[of_release(one) for one in RELEASES])
 def nvcc(request, tmp_path_factory) -> "Nvcc":
     release: Release = request.param
     (target,) = resolve(Catalog.load(), arch=release.arch, platform=release.platform)
@@ -171,16 +171,14 @@ def assert_same(nvcc: Nvcc, library: Path) -> list[DeviceImage]:
     return images
 
 
-def packings() -> list:
-    names = list(RELEASES[-1].packings)
-    return [pytest.param(name, id=name) for name in names]
-
-
-@pytest.mark.parametrize("packing", packings())
+@pytest.mark.parametrize(
+    ("nvcc", "packing"),
+    [of_release(one, packing) for one in RELEASES for packing in one.packings],
+    indirect=["nvcc"],
+    scope="module",
+)
 @pytest.mark.parametrize("rdc", [[], ["-rdc=true"]], ids=["whole", "rdc"])
 def test_what_is_read_is_what_cuobjdump_lists(nvcc, packing, rdc):
-    if packing not in nvcc.release.packings:
-        pytest.skip(f"nvcc {nvcc.release.cuda} has no -compress-mode")
     library = nvcc.library(*nvcc.release.packings[packing], *rdc)
     images = assert_same(nvcc, library)
     assert len(containers(images)) == (1 if rdc else 2)

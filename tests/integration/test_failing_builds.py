@@ -1,5 +1,7 @@
 """Projects that do not build: the compiler's own words, a log, and no wheel."""
 
+from pathlib import Path
+
 import pytest
 from product import PROJECTS, copy_of, invoke, names_in, wheels_in
 
@@ -61,6 +63,7 @@ def test_as_json(toolchain, dist):
     assert row["error"]["what"] in error
     assert row["error"]["exit_code"] == 6
     assert "bad.cpp:4:10" in row["error"]["why"]
+    assert "bad.cpp:4:10" in Path(row["log"]).read_text()
 
 
 def test_one_target_that_fails_does_not_stop_the_other(toolchain, tmp_path, dist):

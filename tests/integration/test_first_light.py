@@ -1,8 +1,11 @@
 """The whole path as a user walks it: build, image, smoke, on the op pack."""
 
+import json
 import shutil
+import zipfile
 
 import pytest
+import yaml
 from engine import running_engine
 from product import ROOT, invoke
 
@@ -30,6 +33,68 @@ def test_the_op_pack_runs_in_its_image_and_agrees_with_its_reference(engine, dis
     assert answer["ok"] is True
     assert answer["machine"] == "aarch64"
     assert {check["op"] for check in answer["checks"]} >= {"gelu", "fused_attn_nms"}
+
+
+def test_all_images_of_a_deploy_yaml_are_made_and_indexed(engine, dist, tmp_path):
+    deploy = tmp_path / "deploy.yaml"
+    deploy.write_text(
+        f"project: {ROOT}/csrc\ntargets: [{{arch: 6.2}}]\n"
+        f"image: {{repository: jetship-test/all, tag: 'x-{{target}}-{{wheel}}', "
+        "smoke: [python3, -m, jetops.selftest], environment: {LEVEL: 3}}\n"
+    )
+    words = ("--all", "--deploy", deploy, "--dist", dist, "--compose", tmp_path / "out", "--json")
+    (row,) = invoke("image", *words).good().json["images"]
+    try:
+        (indexed,) = json.loads((dist / "images.json").read_text())["images"]
+        made = engine.images.get(indexed["image"])
+        assert made.id == row["id"] == indexed["id"]
+        wheel = next(dist.glob("*.whl"))
+        assert indexed["image"] == (
+            f"jetship-test/all:x-sm62-debian-12-{indexed['wheel_sha256'][:12]}"
+        )
+        assert indexed["wheel"] == wheel.name
+        assert made.labels["jetship.wheel.sha256"] == indexed["wheel_sha256"]
+        assert indexed["boards"] == ["tx2"]
+        assert indexed["digest"] is None
+        assert any("--env LEVEL=3" in line["line"] for line in row["run"])
+        service = yaml.safe_load((tmp_path / "out/tx2-debian-12/compose.yaml").read_text())
+        assert service["services"]["all"]["image"] == indexed["image"]
+        index = ("--index", dist / "images.json")
+        manifests = invoke("k8s", "--deploy", deploy, *index, "--json").good().json
+        assert [one["kind"] for one in manifests["items"]] == ["Namespace", "DaemonSet"]
+        smoke = invoke("smoke", "--deploy", deploy, "--dist", dist).good().json
+        assert smoke["ok"] is True
+    finally:
+        engine.images.remove(row["image"], force=True)
+
+
+@pytest.fixture
+def cut_short(engine, dist, tmp_path):
+    """The op pack's image with half of its library."""
+    (row,) = invoke("image", "--arch", "6.2", "--dist", dist, "--json").good().json["images"]
+    with zipfile.ZipFile(next(dist.glob("*.whl"))) as wheel:
+        (library,) = (name for name in wheel.namelist() if name.endswith(".so"))
+        whole = wheel.read(library)
+    (tmp_path / "half.so").write_bytes(whole[: len(whole) // 2])
+    place = "/usr/local/lib/python3.11/dist-packages/" + library
+    (tmp_path / "Dockerfile").write_text(f"FROM {row['image']}\nCOPY half.so {place}\n")
+    name = f"jetship-test/cut-short:{tmp_path.name}"
+    engine.images.build(path=str(tmp_path), tag=name, platform="linux/arm64", rm=True)
+    yield name
+    engine.images.remove(name, force=True)
+
+
+def test_an_image_is_proved_like_a_wheel(engine, dist, cut_short):
+    (row,) = invoke("image", "--arch", "6.2", "--dist", dist, "--json").good().json["images"]
+    whole = invoke("check", row["image"], "--json").good().json
+    assert {(one["target"], one["outcome"]) for one in whole["reports"]} == {
+        ("sm62-debian-12", "pass")
+    }
+    broken = invoke("check", cut_short, "--json")
+    assert broken.status == 7
+    (report,) = broken.json["reports"]
+    reasons = [one["reason"] for one in report["findings"] if one["outcome"] == "fail"]
+    assert any("_C" in reason for reason in reasons), reasons
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import base64
 import dataclasses
 import hashlib
 import io
+import json
 import os
 import signal
 import socket
@@ -148,7 +149,8 @@ def pack(folder, library, target):
         f"tinyops/{library.name}": library.read_bytes(),
         "tinyops-0.1.data/scripts/not-a-program": b"\x7fELF and nothing behind it",
         "tinyops-0.1.dist-info/METADATA": b"Metadata-Version: 2.1\nName: tinyops\n"
-        b'Version: 0.1+local\nSummary: A "tiny" $op\n',
+        b'Version: 0.1+local\nSummary: A "tiny" $op\nLicense-Expression: MIT\n'
+        b"Project-URL: Source, https://example.net/tinyops\n",
         "tinyops-0.1.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\n"
         b"Tag: cp311-cp311-linux_aarch64\n",
         "tinyops-0.1.dist-info/entry_points.txt": b"[console_scripts]\ntiny = tinyops:main\n",
@@ -253,6 +255,8 @@ def test_image_carries_the_wheel_and_what_it_is(engine, image, wheel, target, ba
     assert labels["org.opencontainers.image.title"] == "tinyops"
     assert labels["org.opencontainers.image.description"] == 'A "tiny" $op'
     assert labels["org.opencontainers.image.base.name"] == base
+    assert labels["org.opencontainers.image.licenses"] == "MIT"
+    assert labels["org.opencontainers.image.source"] == "https://example.net/tinyops"
     packages = "/usr/local/lib/python3.11/dist-packages"
     member, data = in_image(engine, image.tag, f"{packages}/tinyops/__main__.py")
     assert (member.uid, member.mode & 0o777, data) == (0, 0o644, MODULE.encode())
@@ -260,6 +264,57 @@ def test_image_carries_the_wheel_and_what_it_is(engine, image, wheel, target, ba
     assert member.mode & 0o777 == 0o755
     assert data.startswith(b"#!/usr/bin/python3\n")
     assert in_image(engine, image.tag, f"{packages}/tinyops-0.1.dist-info/INSTALLER")
+
+
+AS_WHOM = """\
+import getpass, json, os, pathlib
+cache = pathlib.Path.home() / ".nv/ComputeCache"
+cache.mkdir(parents=True)
+(cache / "index").write_text("x")
+refused = []
+for place in ("/usr/local/lib/python3.11/dist-packages/tinyops/x", "/x", "/etc/x", "/home/x"):
+    try:
+        open(place, "w")
+    except PermissionError:
+        refused.append(place)
+print(json.dumps({"uid": os.getuid(), "groups": os.getgroups(), "name": getpass.getuser(),
+                  "home": str(pathlib.Path.home()), "refused": len(refused)}))
+"""
+
+
+def run(engine, image, words, **settings):
+    """What a container of the image prints, without the smoke run's help."""
+    out = engine.containers.run(image.tag, words, remove=True, network_mode="none", **settings)
+    return json.loads(out)
+
+
+def test_the_program_is_not_root_and_has_a_home_for_its_caches(engine, image):
+    found = run(engine, image, ["python3", "-c", AS_WHOM], group_add=["video"])
+    assert found == {
+        "uid": 10001,
+        "groups": [44, 10001],
+        "name": "jetship",
+        "home": "/home/jetship",
+        "refused": 4,
+    }
+    another = run(engine, image, ["python3", "-c", AS_WHOM], user="1000:1000")
+    assert (another["uid"], another["refused"]) == (1000, 4)
+
+
+def test_a_volume_of_docker_keeps_the_home_and_its_modes(engine, image):
+    volume = engine.volumes.create()
+    try:
+        mounts = {volume.name: {"bind": "/home/jetship", "mode": "rw"}}
+        assert run(engine, image, ["python3", "-c", AS_WHOM], volumes=mounts)["refused"] == 4
+        ask = "import json, os; print(json.dumps(os.path.exists('/home/jetship/.nv')))"
+        assert run(engine, image, ["python3", "-c", ask], volumes=mounts) is True
+    finally:
+        volume.remove()
+
+
+def test_nvidias_runtime_is_asked_for_the_gpu(engine, image):
+    environment = engine.images.get(image.tag).attrs["Config"]["Env"]
+    assert "NVIDIA_VISIBLE_DEVICES=all" in environment
 
 
 def test_same_wheel_gives_the_same_layers(engine, image, wheel, target, base):

@@ -38,6 +38,32 @@ def test_plain_c_needs_neither_torch_nor_cuda(build):
     assert parse_elf(data).machine == "aarch64"
 
 
+# Names compilers of its own, and calls others beside setuptools.
+OWN_COMPILERS = """\
+import os, subprocess
+os.environ.update(CC="gcc", CXX="g++", LDSHARED="gcc -shared")
+open("called.c", "w").write("int called(void) { return 1; }\\n")
+open("called.cu", "w").write("__global__ void called(float *x) { *x = 1; }\\n")
+subprocess.run(["cc", "-shared", "-fPIC", "called.c", "-o", "libcalled.so"], check=True)
+nvcc = ["nvcc", "-arch=sm_62", "-Xcompiler", "-fPIC", "-c", "called.cu", "-o", "cu.o"]
+subprocess.run(nvcc, check=True)
+runtime = ["-L" + os.environ["CUDA_HOME"] + "/lib64", "-lcudart"]
+subprocess.run(["g++", "-shared", "cu.o", "-o", "libcu.so", *runtime], check=True)
+"""
+
+
+def test_compilers_by_their_plain_names_are_the_targets(build, tmp_path):
+    project = copy_of("c_extension", tmp_path)
+    setup = (project / "setup.py").read_text()
+    with_them = setup.replace(
+        'version="1.0",', 'version="1.0", data_files=["libcalled.so", "libcu.so"],'
+    )
+    (project / "setup.py").write_text(OWN_COMPILERS + with_them)
+    found = libraries(build(project))
+    assert len(found) == 3
+    assert {parse_elf(data).machine for data in found.values()} == {"aarch64"}
+
+
 def test_a_module_of_the_stable_abi_stays_one(build):
     wheel = build(PROJECTS / "stable_abi")
     assert wheel.name.endswith("-cp39-abi3-linux_aarch64.whl")

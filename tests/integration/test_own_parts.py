@@ -17,7 +17,7 @@ from jetship.store import Store, default_root
 from jetship.targets.catalog import Catalog
 from jetship.targets.resolve import resolve
 from jetship.toolchain.lock import read_lock
-from jetship.toolchain.own import OwnParts
+from jetship.toolchain.ownparts import OwnParts
 from jetship.toolchain.prepare import prepare, prepare_base
 from jetship.toolchain.sources import make_part
 from product import PROJECTS, ROOT, invoke, jetship, names_in, running, wait_until

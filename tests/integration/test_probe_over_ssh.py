@@ -13,7 +13,7 @@ from jetship.check.prepared import target_libraries
 from jetship.store import Store, default_root
 from jetship.targets.catalog import Catalog
 from jetship.targets.resolve import resolve
-from jetship.toolchain.own import OwnParts
+from jetship.toolchain.ownparts import OwnParts
 from jetship.toolchain.prepare import prepare_base
 from product import PROJECTS, invoke
 from sshserver import Server, link_tree, running_server

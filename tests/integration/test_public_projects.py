@@ -39,14 +39,16 @@ ALIKE = {"rel_tol": 1e-4, "abs_tol": 1e-5}
 class Public:
     """A release on the package index.
 
-    `program` leaves a list of numbers in `result`; `needs` is what it imports beside torch, and
-    `env` what a deploy.yaml has to say for its build.
+    `program` leaves a list of numbers in `result`; `needs` is what it imports beside torch,
+    `env` what a deploy.yaml has to say for its build, and `native` what its build against
+    NATIVE_TORCH wants beside.
     """
 
     requirement: str
     program: str
     needs: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
+    native: tuple[tuple[str, str], ...] = ()
 
     @property
     def command(self) -> list[str]:
@@ -81,6 +83,8 @@ TORCH_POINTS_KERNELS = Public(
     result += points.three_interpolate(features, index, weight).flatten().tolist()
     """,
     needs=("numba", "scikit-learn"),
+    # It counts on torch's headers for <memory>, and those of NATIVE_TORCH no longer bring it.
+    native=(("CFLAGS", "-include memory"),),
 )
 CHAMFERDIST = Public(
     "chamferdist==1.0.3",
@@ -170,6 +174,7 @@ def native(tmp_path_factory):
                 "--no-binary=:all:", "--no-cache-dir", public.requirement,
                 PATH=f"{folder}/bin{os.pathsep}{os.defpath}", MAX_JOBS="2", FORCE_CUDA="0",
                 CC="gcc", CXX="g++", CCACHE_DIR=str(default_root() / "ccache-native"),
+                **dict(public.native),
             )  # fmt: skip
             answers[public.requirement] = result_of(run(python, *public.command[1:]))
         return answers[public.requirement]

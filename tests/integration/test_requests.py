@@ -227,9 +227,12 @@ def test_without_arch_and_deploy_yaml_there_is_no_target(nothing, tmp_path):
 def test_dry_says_what_would_be_built(nothing):
     words, variables = nothing
     done = invoke("build", "--arch", "6.2;7.2+PTX", "--fat", "--dry", *words, **variables)
-    (line,) = done.good().stdout.splitlines()
+    line, *below = done.good().stdout.splitlines()
     assert line.startswith("sm62.sm72ptx-debian-12: csrc, TORCH_CUDA_ARCH_LIST=6.2;7.2+PTX, nvcc")
     assert "toolchain will be downloaded" in line
+    assert [text.partition(":")[0].strip() for text in below] == [
+        "to be fetched", "to be fetched if the project includes them"
+    ]  # fmt: skip
 
 
 def test_dry_as_json_from_another_folder(nothing, tmp_path):

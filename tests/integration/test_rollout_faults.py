@@ -5,16 +5,23 @@ fault comes to each device of a rollout at another step of its own, so one rollo
 of them.
 """
 
-from collections.abc import Iterator
+import calendar
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 from arm64images import Image, make_image
-from devices import Fleet, running_fleet
-from faults import FAULTS, STEPS, faults_at
-from rollouts import Deployer
+from devices import Device, Fleet, running_fleet
+from faults import FAULTS, SLOW_KB_A_SECOND, STEPS, SWAP_STEPS, faults_at, wait_for_step
+from rollouts import Deployer, follow
 
-CORE = ("sshd killed", "dockerd killed", "power lost")
+CORE = ("power lost",)
+DISK_MB = 320  # the gate wants a quarter of a GiB beside what an image needs
+DEPLOYER_STEPS = ("planned", "wave", "started", "sending", "sent", "swapping", *SWAP_STEPS, "ended")
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +45,6 @@ def new(images) -> Image:
     return make_image(images, "1.1")
 
 
-@pytest.fixture(scope="module")
-def newer(images) -> Image:
-    return make_image(images, "1.2")
-
-
 @pytest.fixture
 def deployer(fleet, old, tmp_path) -> Deployer:
     """Whose devices all run the old image."""
@@ -52,24 +54,37 @@ def deployer(fleet, old, tmp_path) -> Deployer:
     return made
 
 
+@pytest.fixture
+def few(fleet, old, tmp_path) -> Deployer:
+    """The same, of two devices."""
+    made = Deployer(fleet, tmp_path / "deployer", devices=fleet.devices[:2])
+    made.deploy(old).good()
+    made.require_whole(old)
+    return made
+
+
 def forget(deployer: Deployer, image: Image) -> None:
-    """Let no device have an image, so that it is sent again."""
+    """Let no device have an image, so that it is sent again. None runs it."""
     for device in deployer.devices:
-        state = deployer.state(device)
-        for key in ("current", "previous"):
-            assert not state[key] or state[key]["image"] != image.id or key == "previous"
+        for one in device.containers(everything=True):
+            if one["Image"] == image.id:
+                device.docker("rm", one["Id"])
         if image.id in device.images():
-            for one in device.containers(everything=True):
-                if one["Image"] == image.id:
-                    device.docker("rm", "-f", one["Id"])
             device.docker("rmi", "-f", image.id)
 
 
-def marked(name: str) -> object:
+def tell(deployer: Deployer, name: str, steps: Sequence[str], found: dict[str, Image]) -> None:
+    """Say what came of a fault at each step: pytest shows it with -s or -rP."""
+    results = deployer.results()
+    for device, step in zip(deployer.devices, steps, strict=True):
+        print(f"{name:22} {step:12} {results[device.name]:12} {found[device.name].version}")
+
+
+def in_core(name: str) -> ParameterSet:
     return pytest.param(name, marks=() if name in CORE else pytest.mark.long)
 
 
-@pytest.mark.parametrize("name", [marked(name) for name in FAULTS])
+@pytest.mark.parametrize("name", [in_core(name) for name in FAULTS])
 def test_a_fault_at_each_step(deployer, old, new, name):
     forget(deployer, new)
     with faults_at(deployer, FAULTS[name], STEPS):
@@ -77,11 +92,146 @@ def test_a_fault_at_each_step(deployer, old, new, name):
     assert ended.status in (0, 9), ended.stderr
     for device in deployer.devices:
         deployer.wait_until_idle(device)
-    found = deployer.require_whole(old, new)
-    results = deployer.results()
-    print(name)
-    for device, step in zip(deployer.devices, STEPS, strict=True):
-        print(f"  {step:10} {results[device.name]:12} {found[device.name].version}")
+    tell(deployer, name, STEPS, deployer.require_whole(old, new))
     # None is left in a state that a rollout without faults cannot mend.
     deployer.deploy(new).good()
-    assert {image.version for image in deployer.require_whole(new).values()} == {"1.1"}
+    assert deployer.versions(new) == {"1.1"}
+
+
+@pytest.mark.long
+def test_a_disk_that_gets_full_at_each_step(old, new, tmp_path):
+    """The device's one disk, of docker's data and of the state, takes no byte more."""
+    with running_fleet(len(STEPS), disk_mb=DISK_MB) as fleet:
+        deployer = Deployer(fleet, tmp_path / "deployer")
+        deployer.deploy(old).good()
+        with faults_at(deployer, lambda device: device.fill_disk(leave_mb=0), STEPS):
+            ended = deployer.deploy(new)
+        assert ended.status in (0, 9), ended.stderr
+        running = {}
+        for device in fleet.devices:
+            deployer.wait_until_idle(device)
+            running[device.name] = len(device.containers())
+            device.free_disk()
+        # A device whose state file could not be written is mended by the next session.
+        deployer.task("status").good()
+        tell(deployer, "disk full", STEPS, deployer.require_whole(old, new))
+        assert set(running.values()) == {1}, "each ran one also while its disk was full"
+        deployer.deploy(new).good()
+        assert deployer.versions(new) == {"1.1"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("step", DEPLOYER_STEPS)
+def test_a_deployer_killed_at_each_step_is_resumed(few, old, new, step):
+    one, other = few.devices
+    forget(few, new)
+    known, written = len(few.notes(one)), few.journals()
+    one.slow(SLOW_KB_A_SECOND)
+    with few.deploying(new, strategy={"canary": 1, "wave": 1}) as deploying:
+        if step in STEPS:
+            wait_for_step(few, one, step, known)
+        else:
+            follow(lambda: few.journal() if few.journals() > written else [], step)
+        deploying.send(signal.SIGKILL)
+        assert deploying.end().status == -signal.SIGKILL
+    one.fast()
+    for device in few.devices:
+        few.wait_until_idle(device)
+    # What had been ordered was done to its end with nobody looking; nothing else was begun.
+    found = few.require_whole(old, new)
+    assert found[other.name] is old
+    if step in SWAP_STEPS or step == "ended":
+        assert found[one.name] is new
+    elif step != "swapping":
+        assert found[one.name] is old
+    print(f"deployer killed at {step:12} {found[one.name].version}, then resumed")
+    few.resume().good()
+    assert few.versions(new) == {"1.1"}
+    assert few.results() == {one.name: "committed", other.name: "committed"}
+    events = [line["event"] for line in few.notes(one)[known:]]
+    assert events.count("begun") == 1, "it changed once"
+
+
+@pytest.mark.long
+def test_two_deployers_at_once(few, images, new, tmp_path):
+    """Each device is one's alone at a time, and runs the image of who had it last."""
+    newer = make_image(images, "1.2")
+    other = Deployer(few.fleet, tmp_path / "other", devices=few.devices)
+    known = {device.name: len(few.notes(device)) for device in few.devices}
+    with ThreadPoolExecutor(2) as pool:
+        ended = [pool.submit(one.deploy, image) for one, image in ((few, new), (other, newer))]
+    assert {one.result().status for one in ended} <= {0, 9}
+    blind = Deployer(few.fleet, tmp_path / "blind", devices=few.devices)
+    found = blind.require_whole(new, newer)
+    for device in few.devices:
+        both = (few.results()[device.name], other.results()[device.name])
+        assert set(both) <= {"committed", "unreachable"}
+        if both != ("committed", "committed"):
+            assert found[device.name] is (new if both[0] == "committed" else newer)
+        notes = [line["event"] for line in few.notes(device)[known[device.name] :]]
+        changes = [event for event in notes if event in ("begun", "ended")]
+        assert changes == ["begun", "ended"] * both.count("committed"), "never two at a time"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("swap", ["replace", "beside"])
+def test_images_that_are_not_well(fleet, old, images, tmp_path, swap):
+    """Five rollouts at once, each of another image, to a device of its own."""
+    behaviours = ("crashes", "dies", "never-healthy", "health-hangs", "fails-selftest")
+    sick = {
+        kind: make_image(images, f"2.{number}", behaviour=kind, seconds=2)
+        for number, kind in enumerate(behaviours)
+    }
+    for image in (old, *sick.values()):
+        fleet.builder.load(image)
+
+    def roll_out(device: Device, kind: str) -> str:
+        mine = Deployer(fleet, tmp_path / kind, devices=[device])
+        mine.deploy(old).good()
+        health = {"settle": 4, "timeout": 4}
+        error = mine.deploy(sick[kind], health=health, strategy={"swap": swap}).one_error(9)
+        mine.require_whole(old, sick[kind])
+        assert mine.results() == {device.name: "rolled-back"}
+        return error
+
+    with ThreadPoolExecutor(len(behaviours)) as pool:
+        errors = dict(zip(behaviours, pool.map(roll_out, fleet.devices, behaviours), strict=False))
+    assert "the container stopped with exit status 3" in errors["crashes"]
+    assert "the container stopped with exit status 4" in errors["dies"]
+    assert "the health command did not succeed within 4 s" in errors["never-healthy"]
+    assert "it was stopped at its limit" in errors["health-hangs"]
+    assert "the self test fails" in errors["fails-selftest"]
+
+
+@pytest.mark.long
+def test_devices_whose_clock_is_wrong(few, old, new):
+    """Times are the deployer's; only certificates would care, and nothing is pulled here."""
+    ahead, behind = few.devices
+    try:
+        ahead.set_clock(86400 * 400)
+        behind.set_clock(-86400 * 400)
+        ended = few.deploy(new).good()
+    finally:
+        for device in few.devices:
+            device.set_clock(0)
+    assert f"{ahead.name}: its clock is 400 days ahead" in ended.stderr
+    assert f"{behind.name}: its clock is 400 days behind" in ended.stderr
+    assert few.versions(old, new) == {"1.1"}
+    for device in few.devices:
+        at = time.strptime(few.notes(device)[-1]["at"], "%Y-%m-%dT%H:%M:%SZ")
+        assert abs(calendar.timegm(at) - time.time()) < 120
+
+
+@pytest.mark.long
+def test_a_device_with_another_host_key_gets_nothing(few, old, new):
+    changed, other = few.devices
+    known = few.notes(changed)
+    changed.change_host_key()
+    error = few.deploy(new).one_error(9)
+    assert f"{changed.name} unreachable" in error
+    assert "has another host key than the one that is known" in error
+    assert few.notes(changed) == known
+    assert few.require_whole(old, new)[other.name] is new
+    few.fleet.known_hosts.write_text("".join(one.host_key for one in few.fleet.devices))
+    few.deploy(new).good()
+    assert few.versions(new) == {"1.1"}

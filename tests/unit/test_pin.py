@@ -11,8 +11,8 @@ from jetship.pin import (
     PinnedPython,
     PinnedTool,
     PinnedTorch,
-    pin_of,
 )
+from jetship.wheelarchive import pin_of
 from pydantic import ValidationError
 
 PIN = Pin(
@@ -106,7 +106,7 @@ def test_a_wheel_of_another_tool_has_none(tmp_path):
 
 
 def test_a_missing_wheel_is_named(tmp_path):
-    with pytest.raises(CheckError, match=r"none\.whl is not a wheel that can be read") as caught:
+    with pytest.raises(CheckError, match=r"none\.whl does not exist") as caught:
         pin_of(tmp_path / "none.whl")
     assert caught.value.fix
 
@@ -114,7 +114,7 @@ def test_a_missing_wheel_is_named(tmp_path):
 def test_a_file_that_is_no_archive_is_named(tmp_path):
     path = tmp_path / "text.whl"
     path.write_text("text")
-    with pytest.raises(CheckError, match=r"text\.whl is not a wheel") as caught:
+    with pytest.raises(CheckError, match=r"text\.whl is not a zip archive") as caught:
         pin_of(path)
     assert "zip" in caught.value.why
 

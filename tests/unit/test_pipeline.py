@@ -10,7 +10,9 @@ from jetship.errors import BuildError, CheckError, ConfigError, DownloadError, T
 from jetship.pipeline import Request, produce
 from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.resolve import resolve, resolve_id
-from jetship.toolchain.own import NO_SUPPLY, OwnParts, OwnSupply
+from jetship.toolchain.ownparts import NO_SUPPLY, OwnParts, OwnSupply
+
+LOG = "logs/ops-sm62-debian-12.log"
 
 
 @pytest.fixture
@@ -28,6 +30,9 @@ def stages(monkeypatch):
             built.append((target.id, order.jobs, order.settings, rebuild))
             ending = endings[target.id]
             if isinstance(ending, Exception):
+                if isinstance(ending, BuildError):
+                    logs.mkdir(parents=True, exist_ok=True)
+                    (logs / f"ops-{target.id}.log").write_text("its words")
                 raise ending
             path = out / f"ops-{target.id}.whl"
             out.mkdir(parents=True, exist_ok=True)
@@ -109,9 +114,27 @@ def test_one_target_that_fails_does_not_stop_the_rest(stages, run, tmp_path, cap
     stages({"sm62-debian-12": error, "sm72-debian-12": "pass"})
     first, second = run("6.2,7.2")
     assert (first.error, first.wheel, first.report) == (error, None, None)
-    assert second.error is None
-    assert files_below(tmp_path / "dist") == {"ops-sm72-debian-12.whl"}
+    assert (second.error, second.log) == (None, None)
+    assert files_below(tmp_path / "dist") - {LOG} == {"ops-sm72-debian-12.whl"}
     assert "sm62-debian-12: no" in capsys.readouterr().err
+
+
+def test_the_log_of_a_build_that_failed_is_named_where_there_is_one(stages, run, tmp_path):
+    stages({"sm62-debian-12": DownloadError("no build requirements")})
+    assert run("6.2")[0].log is None
+    stages({"sm62-debian-12": BuildError("no")})
+    assert run("6.2")[0].log == tmp_path / "dist" / LOG
+
+
+def test_the_log_of_an_earlier_build_is_not_that_of_one_that_never_began(stages, run, monkeypatch):
+    stages({"sm62-debian-12": BuildError("no")})
+    run("6.2")
+
+    def prepare(*_, **__):
+        raise ToolMissingError("no compiler")
+
+    monkeypatch.setattr(pipeline, "prepare", prepare)
+    assert run("6.2")[0].log is None
 
 
 def test_each_target_gets_its_own_toolchain_with_the_users_parts(stages, run, store):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jetship import console, proc
 from jetship.build import compilercache, environment, isolated
+from jetship.build.causes import signal_name
 from jetship.build.compilercache import CacheUse
 from jetship.build.environment import CrossEnvironment
 from jetship.build.fingerprint import fingerprint
@@ -62,6 +63,11 @@ class Order:
     cached: bool = True
 
 
+def log_path(order: Order, logs: Path) -> Path:
+    """Return where `build_project` writes, below `logs`, what a build prints."""
+    return logs / f"{order.project.title}-{order.target.id}.log"
+
+
 def build_project(
     order: Order, *, store: Store, out: Path, logs: Path, rebuild: bool = False
 ) -> BuiltWheel:
@@ -82,7 +88,8 @@ def build_project(
         DownloadError: a build requirement cannot be installed.
     """
     started = time.monotonic()
-    log = logs / f"{order.project.title}-{order.target.id}.log"
+    log = log_path(order, logs)
+    log.unlink(missing_ok=True)  # that of another build
     digest = fingerprint(order.project, order.target, order.toolchain, order.settings, os.environ)
     used: list[CacheUse] = []
 
@@ -215,10 +222,15 @@ def _run_before(order: Order, cross: CrossEnvironment, sources: Path, log: Path)
             ) from error
         if not done.ok:
             failed = isolated.build_failed(
-                Seen(log, sources, order.project.folder, cross.variables["MAX_JOBS"])
+                Seen(log, sources, order.project.folder, cross.variables["MAX_JOBS"], done.status)
+            )
+            how = (
+                f"was ended by {signal_name(-done.status)}"
+                if done.status < 0
+                else f"failed with exit status {done.status}"
             )
             raise BuildError(
-                f"`{shown}` of before_build failed with exit status {done.status}",
+                f"`{shown}` of before_build {how}",
                 why=failed.why,
                 fix=failed.fix,
             )

@@ -69,6 +69,15 @@ esac
 echo "nvidia-smi: the GPU of {target} is not here to be asked (jetship)" >&2
 exit 9
 """
+
+# What a setup.py calls by its plain name, as nvcc does without -ccbin, is the target's compiler.
+# Not so `as` and `ld`: this machine's GCC, called by its path, looks for them on PATH.
+_PLAIN_NAMES = {"gcc": "gcc", "cc": "gcc", "g++": "g++", "c++": "g++", "cpp": "cpp"}
+_COMPILER = """\
+#!/bin/sh
+# Written by jetship: {name} is {compiler}.
+exec {compiler} "$@"
+"""
 MEMORY_PER_JOB_BYTES = 2 << 30
 
 # What would lead a build back to the build machine's own headers, libraries or Python.
@@ -120,7 +129,9 @@ def create(
     write_atomically(module, _sysconfig_source(toolchain).encode())
     if target.code:
         _lay_out_cuda(toolchain, folder / "cuda")
+    (folder / "bin").mkdir()
     _write_nvidia_smi(target, folder)
+    _write_compilers(toolchain, folder)
     variables = _variables(toolchain, target, folder, facts) | {"MAX_JOBS": str(jobs)}
     more = dict(extra or {})
     if "LDFLAGS" in more:
@@ -131,8 +142,13 @@ def create(
 def _write_nvidia_smi(target: Target, folder: Path) -> None:
     archs = " ".join(str(code.arch) for code in target.code)
     answers = f"printf '%s\\n' {archs}; exit 0" if target.code else ":"
-    (folder / "bin").mkdir()
     write_program(folder / "bin/nvidia-smi", _NVIDIA_SMI.format(answers=answers, target=target.id))
+
+
+def _write_compilers(toolchain: Toolchain, folder: Path) -> None:
+    for name, own in _PLAIN_NAMES.items():
+        compiler = shlex.quote(str(toolchain.bin / f"{toolchain.multiarch}-{own}"))
+        write_program(folder / "bin" / name, _COMPILER.format(name=name, compiler=compiler))
 
 
 def _lay_out_cuda(toolchain: Toolchain, view: Path) -> None:

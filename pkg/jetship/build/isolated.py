@@ -9,7 +9,7 @@ import tempfile
 import warnings
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import build
@@ -17,8 +17,9 @@ from pyproject_hooks import BuildBackendWarning
 
 from jetship import proc
 from jetship.build.buildenv import build_env
-from jetship.build.causes import find_cause
+from jetship.build.causes import SETUP, Said, find_cause
 from jetship.build.environment import CrossEnvironment, compose
+from jetship.build.outside import find_outside
 from jetship.build.targetside import names, parsed, with_target_numpy
 from jetship.errors import BuildError, DownloadError, JetshipError
 from jetship.store import Store
@@ -35,7 +36,6 @@ _COMPLAINT = re.compile(
 # its path ("/…/bin/ld: cannot find -lx") it is the program that speaks.
 _COMMAND = re.compile(r"(\[\d+/\d+\] )?/\S+/bin/\S*[^\s:] |error: command '", re.IGNORECASE)
 _FRAME = re.compile(r'  File "(?P<file>[^"]+)", line \d+')
-_SETUP = "<string>"  # what setuptools calls setup.py when it runs it
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,21 @@ def build_wheel(
             raise _took_too_long(limits.minutes, log) from error
         if isinstance(error.exception, (proc.StoppedError, JetshipError)):
             raise error.exception from error
-        raise build_failed(seen) from error
+        raise build_failed(replace(seen, status=_status(error.exception))) from error
     except build.BuildException as error:
         raise BuildError(
             "the project cannot be built", why=str(error), fix="mend the project"
         ) from error
+
+
+def _status(error: Exception) -> int:
+    """Return how a hook's process ended, by what `build` or its runner raised.
+
+    One that ends well before its hook does leaves no file with the result.
+    """
+    if isinstance(error, subprocess.CalledProcessError):
+        return error.returncode
+    return 0 if isinstance(error, FileNotFoundError) else 1
 
 
 def _installable(requirements: Collection[str], torch: Torch) -> Iterator[str]:
@@ -168,12 +178,14 @@ class Seen:
         sources: the copy that was built; it is gone when people read the error.
         shown_as: the folder that it was copied from.
         jobs: how many compilers ran at once (MAX_JOBS).
+        status: how it ended, as `causes.Said` has it.
     """
 
     log: Path
     sources: Path
     shown_as: Path
     jobs: str = ""
+    status: int = 1
 
 
 def build_failed(seen: Seen) -> BuildError | DownloadError:
@@ -187,17 +199,21 @@ def build_failed(seen: Seen) -> BuildError | DownloadError:
             fix="free some space, or set JETSHIP_CACHE and TMPDIR to folders on a larger disk; "
             f"the whole log is {log}",
         )
+    outside = find_outside(text, sources, seen.shown_as)
     for copied in (sources, sources.resolve()):
         text = text.replace(f"{copied}/", f"{seen.shown_as}/")
-    lines = text.splitlines()
-    cause = find_cause(text, seen.jobs)
+    cause = outside or find_cause(Said(text, seen.jobs, seen.status, f"{seen.shown_as}/"))
     return BuildError(
         cause.what if cause else "the project did not build",
-        why="its own words:\n" + "\n".join(f"    {line}" for line in complaints(lines))
-        if text.strip()
-        else "it ended without a word: a signal, or an exit of its own",
+        why=(cause and cause.why) or _own_words(text, seen.status),
         fix=f"{cause.fix if cause else 'mend the project'}; the whole log is {log}",
     )
+
+
+def _own_words(text: str, status: int) -> str:
+    if not text.strip():
+        return "it ended without a word" + (f", with exit status {status}" if status > 0 else "")
+    return "its own words:\n" + "\n".join(f"    {line}" for line in complaints(text.splitlines()))
 
 
 def complaints(lines: list[str]) -> list[str]:
@@ -220,8 +236,8 @@ def _own_frames(traceback: list[str]) -> list[str]:
     """Return a traceback from where it enters setup.py."""
     for number, line in enumerate(traceback):
         frame = _FRAME.match(line)
-        if frame and frame["file"] == _SETUP:
-            return [text.replace(f'"{_SETUP}"', '"setup.py"') for text in traceback[number:]]
+        if frame and frame["file"] == SETUP:
+            return [text.replace(f'"{SETUP}"', '"setup.py"') for text in traceback[number:]]
     return []
 
 

@@ -1,5 +1,6 @@
 """Where a project comes from: a folder, an sdist file, or a requirement that the index has."""
 
+import difflib
 import os
 import re
 import sys
@@ -10,6 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import (
     InvalidSdistFilename,
     InvalidWheelFilename,
+    canonicalize_name,
     parse_sdist_filename,
     parse_wheel_filename,
 )
@@ -19,71 +21,83 @@ from setuptools.errors import BaseError
 from jetship import console, proc
 from jetship.build.project import ONLY_SETUPTOOLS, Project, open_project
 from jetship.errors import ConfigError, DownloadError
-from jetship.pin import DAMAGED
 from jetship.store import FULL, Store, sha256_of
-from jetship.toolchain.pypi import pip_reason
+from jetship.toolchain.pypi import NO_ANSWER, pip_reason
+from jetship.wheelarchive import DAMAGED
 
 SDIST_BACKEND = Path(__file__).parent / "sdist_backend"
 SDIST_SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
+LIKE_A_FOLDER = 0.75  # of 1, as difflib has it: two letters of four are swapped
 
 
 def find_project(text: str, store: Store) -> Project:
     """Return the project that `--project` names.
 
     Args:
-        text: a folder, an sdist file, or a requirement with a version ("torch-scatter==2.1.2").
-            A bare name is not taken for a requirement: it may as well be a folder that is
-            mistyped, and whoever owns that name on the index would run code here.
+        text: a folder, an sdist file, or a requirement such as "torch-scatter==2.1.2".
         store: sdists are downloaded and unpacked into it.
 
     Raises:
         ConfigError: it is none of them, or what it names cannot be built.
         DownloadError: the index has no such sdist, or does not answer.
     """
+    requirement = requirement_in(text)
+    if requirement is not None:
+        with store.scratch() as scratch:
+            return _open_sdist(_download(requirement, scratch), store)
     path = Path(text)
-    if path.is_dir():
-        return open_project(path)
-    if path.is_file():
-        return _open_sdist(path, store)
-    requirement = _requirement(text)
-    if requirement is None:
-        raise ConfigError(
-            f"--project {text} does not exist",
-            fix="name a folder, an sdist file, or a requirement with its version, such as "
-            "torch-scatter==2.1.2",
-        )
-    with store.scratch() as scratch:
-        return _open_sdist(_download(requirement, scratch), store)
+    return _open_sdist(path, store) if path.is_file() else open_project(path)
 
 
-def _requirement(text: str) -> Requirement | None:
-    """Return the requirement, or None where the text reads as a path.
+def requirement_in(text: str) -> Requirement | None:
+    """Return the requirement that `--project` names; None where it is a folder or file.
+
+    A bare name is a requirement where there is no folder of that name, nor one of nearly that name:
+    of a folder that is mistyped somebody else's code must not be built.
 
     Raises:
-        ConfigError: it is a requirement that names no version, or says more than a version.
+        ConfigError: it is neither, or a requirement that says more than name and version.
     """
+    if Path(text).exists():
+        return None
     try:
         requirement = Requirement(text)
     except InvalidRequirement:
-        return None
+        requirement = None
+    if requirement is None or (not requirement.url and _is_named_as_file(text)):
+        raise ConfigError(
+            f"--project {text} does not exist",
+            fix="name a folder, an sdist file, or a requirement such as torch-scatter==2.1.2",
+        )
     if requirement.url or requirement.extras or requirement.marker:
         raise ConfigError(
             f"--project {text} says more than a name and a version",
             fix="download the sdist and name the file, or leave extras, markers and addresses out",
         )
-    if requirement.specifier:
-        return requirement
-    if text.endswith(SDIST_SUFFIXES) or PurePosixPath(text).suffix == ".whl":
-        return None
-    raise ConfigError(
-        f"--project {text} does not exist",
-        fix=f"name a folder or an sdist file; for a project of the package index add the version: "
-        f"{text}==VERSION",
-    )
+    if not requirement.specifier:
+        _refuse_mistyped(text)
+    return requirement
+
+
+def _is_named_as_file(text: str) -> bool:
+    return text.endswith(SDIST_SUFFIXES) or PurePosixPath(text).suffix == ".whl"
+
+
+def _refuse_mistyped(name: str) -> None:
+    folders: dict[str, str] = {
+        canonicalize_name(one.name): one.name for one in Path().iterdir() if one.is_dir()
+    }
+    close = difflib.get_close_matches(canonicalize_name(name), folders, 1, LIKE_A_FOLDER)
+    if close:
+        raise ConfigError(
+            f"--project {name}: there is no such folder, but there is {folders[close[0]]}",
+            why="it may be that folder, or a project of the package index",
+            fix=f"name the folder, or a version of the project: {name}==VERSION",
+        )
 
 
 def _download(requirement: Requirement, scratch: Path) -> Path:
-    """Download an sdist without running anything of it."""
+    """Download an sdist without running its setup.py; a backend in its own tree is imported."""
     console.step(f"fetching the sdist of {requirement}")
     into = scratch / "sdist"
     env = {**os.environ, "PYTHONPATH": str(SDIST_BACKEND), "TMPDIR": str(scratch)}
@@ -111,20 +125,25 @@ def _not_found(requirement: Requirement, done: proc.Finished) -> DownloadError |
             fix="a project without C++ needs no cross build: pip on the target installs it",
         )
     reason = pip_reason(done.stderr)
-    if "No matching distribution" in done.stderr:
+    bare = not requirement.specifier
+    other = f"there is no folder {requirement} here either" if bare else ""
+    if "No matching distribution" in done.stderr and NO_ANSWER not in reason:
         others = re.search(r"\(from versions: (?!none)(.+?)\)", done.stderr)
         listed = others[1].split(", ")[-6:] if others else []
+        why = f"it has sdists of {', '.join(listed)}" if listed else (
+            "it has wheels only, or no project of that name"
+        )  # fmt: skip
         return DownloadError(
             f"the package index has no sdist of {requirement}",
-            why=f"it has sdists of {', '.join(listed)}" if listed else "it has wheels only, or "
-            "no project of that name",
+            why="; ".join(filter(None, [why, other])),
             fix="name a version that it has" if listed else
             "get the sources another way (git clone) and name their folder",
         )  # fmt: skip
     return DownloadError(
         f"the sdist of {requirement} cannot be downloaded",
-        why=reason or done.stderr.strip()[-300:],
-        fix="check the network and pip's settings, then run the same command again",
+        why="; ".join(filter(None, [reason or done.stderr.strip()[-300:], other])),
+        fix="check the network and pip's settings, then run the same command again"
+        + (", or name the folder that you mean" if bare else ""),
     )
 
 

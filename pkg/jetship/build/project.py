@@ -17,6 +17,8 @@ ONLY_SETUPTOOLS = (
     "the cross environment works through setuptools and torch.utils.cpp_extension, "
     "which other backends do not use"
 )
+OTHER_BACKENDS = ("hatchling", "poetry", "scikit-build", "mesonpy", "meson-python", "maturin",
+                  "flit", "pdm", "uv-build", "sipbuild")  # fmt: skip
 
 # Never copied out of somebody's folder: history, caches, and at its top the results of other
 # builds (a stale object for another arch looks up to date to setuptools) and environments.
@@ -143,14 +145,29 @@ def open_project(folder: Path, *, title: str = "", released: bool = False) -> Pr
 
 
 def _require_setuptools(pyproject: Path, table: dict[str, object]) -> None:
+    """Refuse other backends; one in the project's own tree is run, as most pass on to setuptools.
+
+    Raises:
+        ConfigError: the project has another backend, by its name or by what it builds with.
+    """
     system = table.get("build-system", {})
-    backend = system.get("build-backend") if isinstance(system, dict) else None
-    if backend is not None and backend not in SETUPTOOLS_BACKENDS:
+    if not isinstance(system, dict) or (backend := system.get("build-backend")) is None:
+        return
+    requires = system.get("requires")
+    words = [str(backend), *map(str, requires if isinstance(requires, list) else [])]
+    other = next((word for word in words if _is_of_another(word)), None)
+    own = system.get("backend-path") and other is None
+    if backend not in SETUPTOOLS_BACKENDS and not own:
+        through = f" through {other}" if other not in (None, backend) else ""
         raise ConfigError(
-            f"{pyproject}: build backend {backend!r} is not supported",
+            f"{pyproject}: build backend {backend!r}{through} is not supported",
             why=ONLY_SETUPTOOLS,
             fix='build extensions with `build-backend = "setuptools.build_meta"`',
         )
+
+
+def _is_of_another(word: str) -> bool:
+    return word.lower().replace("_", "-").startswith(OTHER_BACKENDS)
 
 
 def _import_guard(pyproject: Path, table: dict[str, object]) -> str | None:

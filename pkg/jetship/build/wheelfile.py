@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Self
 
 from packaging.tags import Tag
-from packaging.utils import parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from jetship.epoch import source_date_epoch
-from jetship.errors import BuildError
+from jetship.errors import BuildError, CheckError
 from jetship.recorded import recorded
 from jetship.store import write_atomically
+from jetship.wheelarchive import opened
 
 # The oldest time that a zip archive can hold; used when SOURCE_DATE_EPOCH is not set.
 ZIP_EPOCH = 315532800
@@ -89,16 +90,15 @@ class Wheel:
         """
         try:
             name, version, _, tags = parse_wheel_filename(path.name)
-            with zipfile.ZipFile(path) as archive:
+            with opened(path) as archive:
                 members = {
-                    info.filename: Member(
-                        archive.read(info), bool(info.external_attr >> 16 & 0o100)
+                    one.filename: Member(
+                        archive.read(one.filename), bool(one.external_attr >> 16 & 0o100)
                     )
-                    for info in archive.infolist()
-                    if not info.is_dir()
+                    for one in archive.members
                 }
-        except (ValueError, zipfile.BadZipFile) as error:
-            raise BuildError(f"{path.name} is not a wheel", why=str(error)) from error
+        except (InvalidWheelFilename, CheckError) as error:
+            raise BuildError(f"{path.name} is not a wheel", why=error.args[0]) from error
         stem = path.name.split("-")[0]
         wheel = cls(stem, str(version), tags, members)
         record = f"{wheel.dist_info}/RECORD"

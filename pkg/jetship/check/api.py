@@ -13,6 +13,7 @@ from jetship.check import (
     rules_loader,
     rules_requirements,
     rules_symbols,
+    rules_torch,
     rules_vendored,
     rules_wheel,
 )
@@ -42,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     rules_loader.text_relocations,
     rules_cpu.cpu,
     rules_device.device_code,
+    rules_torch.torch_code,
 )
 
 # Rules that ask what the target's libraries are, whatever its GPU. They take nearly all of the

@@ -2,7 +2,7 @@
 
 import difflib
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from jetship import yamlfile
@@ -53,3 +53,17 @@ def explained(name: str) -> Mapping[str, Explanation]:
             f"{name!r} is no rule of the check", fix=f"{hint}rules: {', '.join(known)}, or {ALL}"
         )
     return {plain: known[plain]}
+
+
+def as_text(rules: Mapping[str, Explanation]) -> Iterator[str]:
+    """Yield each rule's explanation, as text."""
+    for name, rule in rules.items():
+        yield "\n".join(
+            [
+                f"{name}: {rule.question}",
+                f"  why:    {rule.why}",
+                f"  how:    {rule.how}",
+                f"  fix:    {rule.fix}",
+                f"  source: {rule.source}",
+            ]
+        )

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from jetship import console, engine
+from jetship import console
 from jetship.check.installed import distributions, read_installed
 from jetship.check.wheel import Wheel, read_wheel
 from jetship.errors import ConfigError, NothingSelectedError, ToolMissingError
 from jetship.store import Store
 from jetship.targets.catalog import Catalog
-from jetship.toolchain.imagetree import export_image
 
 # What the engine takes for the name of an image: registry, path, tag, digest.
 _IMAGE = re.compile(
@@ -114,6 +113,8 @@ def _nothing_in(folder: Path) -> str:
 
 def _image_machine(name: str) -> tuple[str, str]:
     """Return the machine that the engine records for an image, or "" and why there is none."""
+    from jetship import engine  # noqa: PLC0415 - as for images, below
+
     try:
         client = engine.connect()
     except ToolMissingError as error:
@@ -154,6 +155,9 @@ def _package_folders(root: Path) -> list[Path]:
 
 
 def _of_image(name: str, machine: str, catalog: Catalog, store: Store) -> list[Input]:
+    # Docker's library takes long to import, and few runs name an image.
+    from jetship.toolchain.imagetree import export_image  # noqa: PLC0415
+
     platform = next(one for one in catalog.platforms if one.machine == machine)
     tree = export_image(name, platform, store)
     folders = _package_folders(tree.root)

@@ -1,10 +1,7 @@
 """Distributions that are installed in a folder of packages, as the rules see wheels."""
 
-import csv
 import hashlib
-import io
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from email.message import Message
 from email.parser import BytesParser
 from pathlib import Path
@@ -15,20 +12,11 @@ from packaging.version import InvalidVersion, Version
 
 from jetship.check.wheel import Member, Wheel, member_of, pin_in
 from jetship.errors import CheckError
-from jetship.pin import PIN_FILE
-from jetship.recorded import recorded
+from jetship.pin import PIN_FILE, Pin
+from jetship.recorded import record_rows, recorded
 from jetship.store import sha256_of
 
 _NATIVE = ".so"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of a RECORD: a path below the folder of packages, its digest and size."""
-
-    path: str
-    digest: str
-    size: str
 
 
 def distributions(packages: Path) -> tuple[list[Path], list[Path]]:
@@ -46,7 +34,7 @@ def distributions(packages: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _is_native(info: Path) -> bool:
-    rows, _ = _rows(info)
+    rows, _ = record_rows((info / "RECORD").read_bytes())
     return any(_NATIVE in row.path.rpartition("/")[2] for row in rows)
 
 
@@ -71,7 +59,9 @@ def read_installed(info: Path) -> Wheel:
     wheel_file = _message(info / "WHEEL")
     members, problems = _walk(info)
     pin_file = info / PIN_FILE
-    pin, pin_damage = pin_in(pin_file.read_bytes if pin_file.is_file() else None)
+    pin, pin_damage = None, ""
+    if pin_file.is_file():
+        pin, pin_damage = pin_in(lambda: Pin.from_json(pin_file.read_bytes()))
     return Wheel(
         path=info,
         sha256=sha256_of(info / "RECORD"),
@@ -108,7 +98,7 @@ def _tags(info: Path, wheel_file: Message) -> frozenset[Tag]:
 
 
 def _walk(info: Path) -> tuple[tuple[Member, ...], tuple[str, ...]]:
-    rows, problems = _rows(info)
+    rows, problems = record_rows((info / "RECORD").read_bytes())
     members = []
     own = {f"{info.name}/RECORD"}
     for row in rows:
@@ -119,7 +109,8 @@ def _walk(info: Path) -> tuple[tuple[Member, ...], tuple[str, ...]]:
             problems.append(f"{row.path} is in RECORD, but not installed")
             continue
         digest = _digest(path)
-        problems += _compare(row, digest)
+        if row.digest:  # pip writes none for what it made itself
+            problems += row.problems(digest, path.stat().st_size)
         member = member_of(row.path, path)
         members += [replace(member, digest=digest)] if member else []
     return tuple(members), tuple(problems)
@@ -133,29 +124,6 @@ def _inside(packages: Path, name: str) -> Path | None:
     """Return where a file lies; None for one that a link leads out of the folder."""
     path = packages / name
     return path if path.resolve().is_relative_to(packages.resolve()) else None
-
-
-def _rows(info: Path) -> tuple[list[Row], list[str]]:
-    found, problems = [], []
-    try:
-        text = (info / "RECORD").read_text(encoding="utf-8")
-        for row in csv.reader(io.StringIO(text, newline="")):
-            if len(row) == 3:
-                found.append(Row(*row))
-            else:
-                problems.append(f"RECORD has a damaged row: {','.join(row)}")
-    except (UnicodeDecodeError, csv.Error) as error:
-        problems.append(f"RECORD cannot be read: {error}")
-    return found, problems
-
-
-def _compare(row: Row, digest: str) -> Iterator[str]:
-    if not row.digest:
-        return
-    if not row.digest.startswith("sha256="):
-        yield f"{row.path} has no sha256 in RECORD"
-    elif row.digest != digest:
-        yield f"{row.path} is not what RECORD says: {digest}, recorded {row.digest}"
 
 
 def _digest(path: Path) -> str:

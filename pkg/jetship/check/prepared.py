@@ -21,7 +21,8 @@ from jetship.store import Store, sha256_of, write_atomically
 from jetship.targets.model import Platform, Target
 from jetship.targets.parts import NamedPart
 from jetship.toolchain.model import CUDA, CUDA_TARGET, SITE_PACKAGES, SYSROOT
-from jetship.toolchain.own import NOTHING_OWN, Given, OwnParts
+from jetship.toolchain.own import Given
+from jetship.toolchain.ownparts import NOTHING_OWN, OwnParts
 from jetship.toolchain.prepare import given_links, library_parts
 from jetship.toolchain.sources import has_part, make_part, pinned_files, tree_digest
 

@@ -1,5 +1,6 @@
 """Names of libraries that are not at hand, as toolchains/symbols/ has them written down."""
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -66,6 +67,7 @@ class WrittenTable:
         )
 
 
+@functools.cache
 def read_table(path: Path) -> WrittenTable:
     """Read one table, toolchains/symbols/<release>/<library>.txt."""
     lines = path.read_text(encoding="ascii").splitlines()
@@ -120,6 +122,7 @@ def cuda_release(platform: Platform) -> str | None:
     return max(fitting, key=version_key, default=None)
 
 
+@functools.cache
 def known_runtimes() -> frozenset[str]:
     """Return the digests of all packages that tables of libcudart were read from."""
     paths = _folder().glob("cuda-*/libcudart.so.*.txt")

@@ -137,7 +137,12 @@ class SymbolTable:
         while place < len(self._firsts) and (
             self._firsts[place] <= prefix or self._firsts[place].startswith(prefix)
         ):
-            yield from (row for row in self._block(place).items() if row[0].startswith(prefix))
+            block = self._block(place)
+            names = [*block]  # sorted, as all of the table
+            for name in names[bisect.bisect_left(names, prefix) :]:
+                if not name.startswith(prefix):
+                    return
+                yield name, block[name]
             place += 1
 
     def _block(self, place: int) -> Mapping[str, str]:

@@ -2,16 +2,17 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from jetship.check.explain import Explanation
 from jetship.check.findings import Outcome, Report
 from jetship.check.fold import Folded, blocking_first, fold, fold_all, sentence
 from jetship.check.matrix import Column, Matrix
+from jetship.check.rules_torch import RULE as TORCH_CODE
 
 _SHOWN = 8
 _MOST_BOARDS = 4
 _DERIVED = (
     "[derived]: proved with upstream's build of the same release, not with the device's own "
-    "libraries; --image, or --sysroot and --torch-wheel, name those"
+    "libraries; --image, or --sysroot and --torch-wheel, or --libraries with what `invoke probe` "
+    "has read of a device, name those"
 )
 MARKS: Mapping[Outcome, str] = {"pass": "ok", "fail": "FAIL", "unknown": "????"}
 _ORDER: Mapping[Outcome, int] = {"pass": 0, "unknown": 1, "fail": 2}
@@ -125,13 +126,21 @@ def platform_rows(matrix: Matrix, subject: int) -> list[tuple[Outcome, str, str,
     for column, report in matrix.of(subject):
         name = column.target.platform.name
         said = sentence(report).replace(report.target, name)
-        if not said and report.is_derived:
-            said = "proved with another build of the same release"
+        said = said or "; ".join(_remarks(report))
         rows.setdefault((name, report.outcome, said), []).append(column)
     found = [
         (outcome, name, _boards(columns), said) for (name, outcome, said), columns in rows.items()
     ]
     return sorted(found, key=lambda row: _ORDER[row[0]])
+
+
+def _remarks(report: Report) -> Iterator[str]:
+    """Yield what has to be known of a platform on which the wheel runs."""
+    if report.is_derived:
+        yield "proved with another build of the same release"
+    for finding in report.findings:
+        if finding.rule == TORCH_CODE and finding.outcome == "unknown":
+            yield finding.reason
 
 
 def _boards(columns: Sequence[Column]) -> str:
@@ -165,17 +174,3 @@ def plain(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
         for row in every
     )
-
-
-def explanations_text(rules: Mapping[str, Explanation]) -> Iterator[str]:
-    """Yield each rule's explanation, as text."""
-    for name, rule in rules.items():
-        yield "\n".join(
-            [
-                f"{name}: {rule.question}",
-                f"  why:    {rule.why}",
-                f"  how:    {rule.how}",
-                f"  fix:    {rule.fix}",
-                f"  source: {rule.source}",
-            ]
-        )

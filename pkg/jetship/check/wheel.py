@@ -1,27 +1,24 @@
 """The facts of a wheel, read once; the rules look at nothing else."""
 
-import csv
-import io
 import re
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from email.message import Message
-from email.parser import BytesParser
 from pathlib import Path
 
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from jetship.check import archive
 from jetship.elf import MAGIC, Data, ElfError, ElfFile, mapped, parse_elf
 from jetship.errors import CheckError
 from jetship.fatbin import DeviceImage, FatbinError, images_in
 from jetship.instructions import Instructions, instructions_of
-from jetship.pin import PIN_FILE, Pin
+from jetship.pin import Pin
+from jetship.recorded import record_rows
 from jetship.store import sha256_of
+from jetship.wheelarchive import WheelArchive, opened
 
 
 @dataclass(frozen=True)
@@ -85,20 +82,18 @@ def read_wheel(path: Path) -> Wheel:
             the rules instead, and so is a damaged library.
     """
     name, version, tags = _parse_name(path)
-    with archive.opened(path) as opened, tempfile.TemporaryDirectory() as scratch:
-        info = _dist_info(opened, path, name, version)
-        members, record_problems = _walk(opened, f"{info}/RECORD", Path(scratch) / "member")
-        pin_file = f"{info}/{PIN_FILE}"
-        has_pin = pin_file in opened.namelist()
-        pin, pin_damage = pin_in((lambda: archive.read(opened, pin_file)) if has_pin else None)
+    with opened(path) as archive, tempfile.TemporaryDirectory() as scratch:
+        _require_same(path, archive.info, name, version)
+        members, record_problems = _walk(archive, Path(scratch) / "member")
+        pin, pin_damage = pin_in(archive.pin)
         return Wheel(
             path=path,
             sha256=sha256_of(path),
             name=name,
             version=version,
             tags=tags,
-            metadata=_message(opened, f"{info}/METADATA"),
-            wheel_file=_message(opened, f"{info}/WHEEL"),
+            metadata=archive.headers("METADATA"),
+            wheel_file=archive.headers("WHEEL"),
             record_problems=record_problems,
             pin=pin,
             pin_damage=pin_damage,
@@ -118,91 +113,53 @@ def _parse_name(path: Path) -> tuple[str, Version, frozenset[Tag]]:
     return name, version, tags
 
 
-def _dist_info(opened: zipfile.ZipFile, path: Path, name: str, version: Version) -> str:
-    found = {
-        top
-        for top in (member.partition("/")[0] for member in opened.namelist())
-        if top.endswith(".dist-info")
-    }
-    if len(found) != 1:
-        raise CheckError(f"{path.name} is not a wheel: it has {len(found)} .dist-info folders")
-    folder = found.pop()
-    its_name, _, its_version = folder.removesuffix(".dist-info").rpartition("-")
+def _require_same(path: Path, info: str, name: str, version: Version) -> None:
+    its_name, _, its_version = info.removesuffix(".dist-info").rpartition("-")
     try:
         same = canonicalize_name(its_name) == name and Version(its_version) == version
     except InvalidVersion:
         same = False
     if not same:
         raise CheckError(
-            f"{path.name} holds {folder}, so it is another wheel than its name says",
+            f"{path.name} holds {info}, so it is another wheel than its name says",
             fix="a wheel keeps the name that it was built with",
         )
-    return folder
 
 
-def _message(opened: zipfile.ZipFile, name: str) -> Message:
-    return BytesParser().parsebytes(archive.read(opened, name), headersonly=True)
-
-
-def pin_in(read: Callable[[], bytes] | None) -> tuple[Pin | None, str]:
-    """Return the pin in a file that `read` reads, or None and its damage; None for no file."""
-    if read is None:
-        return None, ""
+def pin_in(read: Callable[[], Pin | None]) -> tuple[Pin | None, str]:
+    """Return the pin that `read` reads, or None and its damage."""
     try:
-        return Pin.from_json(read()), ""
+        return read(), ""
     except CheckError as error:
         return None, error.why or str(error)
 
 
-def _walk(
-    opened: zipfile.ZipFile, record: str, scratch: Path
-) -> tuple[tuple[Member, ...], tuple[str, ...]]:
+def _walk(archive: WheelArchive, scratch: Path) -> tuple[tuple[Member, ...], tuple[str, ...]]:
     """Read every member once: its digest for RECORD, and its facts if it is ELF."""
-    rows, problems = _record_rows(archive.read(opened, record))
+    record = f"{archive.info}/RECORD"
+    found, problems = record_rows(archive.read(record))
+    rows = {row.path: row for row in found}
     members = []
-    for info in opened.infolist():
-        if info.is_dir():
-            continue
+    for info in archive.members:
+        name = info.filename
+        row = rows.pop(name, None)
         try:
-            digest = archive.copy(opened, info, scratch)
+            digest = archive.copy(info, scratch)
         except CheckError as error:
-            members += [Member(info.filename, None, error.why)] if _named_so(info.filename) else []
+            members += [Member(name, None, error.why)] if _named_so(name) else []
             problems.append(str(error))
-            rows.pop(info.filename, None)
             continue
-        if info.filename != record:
-            problems += _compare(info, digest, rows.pop(info.filename, None))
-        member = member_of(info.filename, scratch)
+        if name == record:
+            continue
+        if row is not None:
+            problems += row.problems(digest, info.file_size)
+        elif not name.endswith((".dist-info/RECORD.jws", ".dist-info/RECORD.p7s")):
+            problems.append(f"{name} is not in RECORD")
+        member = member_of(name, scratch)
         members += [replace(member, digest=digest)] if member else []
     rows.pop(record, None)
     problems += [f"{name} is in RECORD, but not in the wheel" for name in rows]
     return tuple(members), tuple(problems)
-
-
-def _record_rows(data: bytes) -> tuple[dict[str, tuple[str, str]], list[str]]:
-    rows: dict[str, tuple[str, str]] = {}
-    problems = []
-    try:
-        for row in csv.reader(io.StringIO(data.decode("utf-8"))):
-            if len(row) != 3 or row[0] in rows:
-                problems.append(f"RECORD has a damaged or repeated row: {','.join(row)}")
-            else:
-                rows[row[0]] = (row[1], row[2])
-    except (UnicodeDecodeError, csv.Error) as error:
-        problems.append(f"RECORD cannot be read: {error}")
-    return rows, problems
-
-
-def _compare(info: zipfile.ZipInfo, digest: str, row: tuple[str, str] | None) -> list[str]:
-    if row is None:
-        signature = info.filename.endswith((".dist-info/RECORD.jws", ".dist-info/RECORD.p7s"))
-        return [] if signature else [f"{info.filename} is not in RECORD"]
-    recorded, size = row
-    if not recorded.startswith("sha256="):
-        return [f"{info.filename} has no sha256 in RECORD"]
-    if recorded != digest or (size and size != str(info.file_size)):
-        return [f"{info.filename} is not what RECORD says: {digest}, recorded {recorded}"]
-    return []
 
 
 def _named_so(name: str) -> bool:

@@ -1,6 +1,5 @@
-"""The images of a rollout: which one a target gets, by its id, and whether that is proved."""
+"""The images of a rollout: which one a target gets, by its id, and how a registry names it."""
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,26 +7,20 @@ from typing import Any
 import docker
 from docker.models.images import Image
 
-from jetship import check, console
-from jetship.check import text
-from jetship.check.inputs import inputs_of
-from jetship.check.matrix import Matrix
+from jetship import console
 from jetship.engine import engine_errors
 from jetship.errors import CheckError, ConfigError, ImageError, NothingSelectedError
 from jetship.fleet.plan import PinnedImage, shortened
+from jetship.image.index import ImageIndex
 from jetship.pin import Pin
-from jetship.store import Store, sha256_of, write_atomically
-from jetship.survey import Asked, Survey
-from jetship.targets.catalog import Catalog
-from jetship.targets.imageplan import ImagePlan
+from jetship.store import sha256_of
+from jetship.targets.imageplan import INDEX_FILE, ImagePlan
 from jetship.targets.model import Target
-from jetship.toolchain.own import OwnSupply
 
 TARGET_LABEL = "jetship.target"
 PIN_LABEL = "jetship.pin"
 WHEEL_LABEL = "jetship.wheel.sha256"
 VERSION_LABEL = "org.opencontainers.image.version"
-_REPORT = "report.txt"
 
 
 def pin_image(
@@ -35,8 +28,8 @@ def pin_image(
 ) -> PinnedImage:
     """Return the image that a target's devices get, by its id.
 
-    Where the engine has several of a target, it is the one that is wanted, else the one that holds
-    a wheel which lies in `dist`.
+    Where the engine has several of a target, it is the one that is wanted, else the one of the
+    index in `dist`, else the one that holds a wheel which lies there.
 
     Args:
         client: the engine.
@@ -47,7 +40,7 @@ def pin_image(
 
     Raises:
         NothingSelectedError: the engine has none.
-        ConfigError: there are several, and nothing says which.
+        ConfigError: there are several, and nothing says which; the index is damaged.
         CheckError: it has no pin record, or one for another target.
         ImageError: the engine fails.
     """
@@ -61,17 +54,31 @@ def pin_image(
             fix=f"invoke image --arch '{target.arch_list}' --platform {target.platform.name}",
         )
     if len(chosen) > 1:
-        wheels = {sha256_of(wheel) for wheel in dist.glob("*.whl")}
-        ours = [image for image in chosen if image.labels.get(WHEEL_LABEL) in wheels]
-        if len(ours) != 1:
-            tags = shortened([tag for image in chosen for tag in image.tags])
-            raise ConfigError(
-                f"the engine has {len(chosen)} images for {target.id}: {tags}",
-                why=f"{len(ours) or 'none'} of them hold a wheel of {dist}/",
-                fix="say which with --image, by its tag or the version of its wheel",
-            )
-        chosen = ours
+        chosen = [_latest(chosen, target, dist)]
     return _pinned(chosen[0], target)
+
+
+def _latest(found: Sequence[Image], target: Target, dist: Path) -> Image:
+    """Return the one of several images that was made last, as far as `dist` knows.
+
+    Raises:
+        ConfigError: it does not know.
+    """
+    index = dist / INDEX_FILE
+    rows = ImageIndex.read(index).images if index.is_file() else ()
+    indexed = {row.id for row in rows if row.target == target.id}
+    wheels = {sha256_of(wheel) for wheel in dist.glob("*.whl")}
+    ours = [image for image in found if image.id in indexed] or [
+        image for image in found if image.labels.get(WHEEL_LABEL) in wheels
+    ]
+    if len(ours) != 1:
+        tags = shortened([tag for image in found for tag in image.tags])
+        raise ConfigError(
+            f"the engine has {len(found)} images for {target.id}: {tags}",
+            why=f"{len(ours) or 'none'} of them hold a wheel of {dist}/",
+            fix="say which with --image, by its tag or the version of its wheel",
+        )
+    return ours[0]
 
 
 def _images_of(client: docker.DockerClient, named: ImagePlan, target: Target) -> Iterator[Image]:
@@ -111,63 +118,6 @@ def _pinned(image: Image, target: Target) -> PinnedImage:
         diff_ids=tuple(image.attrs["RootFS"]["Layers"]),
         size_bytes=int(image.attrs["Size"]),
     )
-
-
-def require_proved(
-    image: PinnedImage, target: Target, catalog: Catalog, store: Store, own: OwnSupply
-) -> None:
-    """Make sure that what is installed in an image passed its check, which is done once an image.
-
-    The image's own libraries are asked, so the evidence is exact.
-
-    Raises:
-        CheckError: something in it did not pass, or cannot be told.
-        JetshipError: what the check says that it needs.
-    """
-
-    def make(folder: Path) -> None:
-        console.step(f"checking what is installed in {image.name} (once)")
-        survey = Survey(catalog, store, own)
-        matrix = survey.run(
-            inputs_of([image.id], catalog, store), lambda _: Asked("named", (target,))
-        )
-        if matrix.rejected:
-            raise _refused(image, target, matrix)
-        write_atomically(folder / _REPORT, "".join(_lines(matrix)).encode())
-
-    store.tree("image-check", _digest(image, target), make)
-
-
-def is_proved(image: PinnedImage, target: Target, store: Store) -> bool:
-    """Return whether `require_proved` has been through with an image before."""
-    return store.has_tree("image-check", _digest(image, target))
-
-
-def _digest(image: PinnedImage, target: Target) -> str:
-    """Name all that decides the answer of a check: image, target, facts and rules."""
-    digest = hashlib.sha256("\n".join((image.id, target.id)).encode())
-    digest.update(target.platform.model_dump_json().encode())
-    for module in sorted(Path(str(check.__file__)).parent.glob("*.py")):
-        digest.update(module.read_bytes())
-    return digest.hexdigest()
-
-
-def _refused(image: PinnedImage, target: Target, matrix: Matrix) -> CheckError:
-    for number in matrix.rejected:
-        for _, report in matrix.of(number):
-            console.text(text.render(report))
-    errors = [one.error.what for one in matrix.subjects if one.error is not None]
-    return CheckError(
-        f"{image.name} is refused: what is installed in it did not pass its check for {target.id}",
-        why="; ".join(errors),
-        fix=f"see the findings above; `invoke check {image.name} --target {target.id}` shows all",
-    )
-
-
-def _lines(matrix: Matrix) -> Iterator[str]:
-    for number in range(len(matrix.subjects)):
-        for _, report in matrix.of(number):
-            yield f"{report.wheel} {report.target} {report.outcome} {report.sha256}\n"
 
 
 def pushed(client: docker.DockerClient, image: PinnedImage, named: ImagePlan) -> str:

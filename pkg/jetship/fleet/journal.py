@@ -349,6 +349,17 @@ def new_release(folder: Path) -> str:
     return next(one for one in (name, *others) if one not in taken)
 
 
+def newest_unfinished(folder: Path) -> str:
+    """Return the newest rollout if it did not end, else "".
+
+    Raises:
+        ConfigError: its journal is damaged.
+    """
+    found = journals(folder)
+    state = read(found[0]) if found else None
+    return state.release if state is not None and state.unfinished else ""
+
+
 def unfinished(folder: Path) -> Path:
     """Return the journal of the newest rollout, which must not have ended.
 

@@ -169,7 +169,8 @@ class OneDevice:
                     return ended
             except LostError as error:
                 why = _said(error)
-            except UnreachableError as error:
+            except (UnreachableError, LockedError) as error:
+                # After a cut: it is not back yet, or its end of the old session is not gone yet.
                 if not tries:
                     raise
                 why = _said(error)
@@ -248,21 +249,20 @@ class OneDevice:
 
     def _before_return(self, device: PlannedDevice, state: DeviceState) -> Ended | None:
         """Return why a device does not go back; None where it does."""
-        to, current = self.plan.to, state.current
-        if self.plan.action == "deploy":
-            own = self.plan.release_of(device, self.journal.state.release)
-            if current is None or current.release != own:
-                running = current.release if current else "nothing"
-                return Ended("refused", f"it runs {running} by now, which is not of this rollout")
-        elif to:
-            if current is not None and rollout_of(current.release) == to:
-                return Ended("already")
-            if state.previous is not None and rollout_of(state.previous.release) != to:
-                return Ended("refused", f"its previous release is {state.previous.release}")
-        elif state.last and state.last.action == "rollback" and state.last.outcome == "committed":
-            # Once more would be forward again, to what somebody has fled from.
-            return Ended("already", f"it went back before, to {state.last.release}")
-        return None if state.previous is not None else Ended("refused", "it had nothing before")
+        if self.plan.action == "rollback":
+            ended = _gone_back(state, self.plan.to)
+        else:
+            ended = self._not_ours(device, state)
+        if ended is None and state.previous is None:
+            return Ended("refused", "it had nothing before")
+        return ended
+
+    def _not_ours(self, device: PlannedDevice, state: DeviceState) -> Ended | None:
+        """Return that somebody else has changed a device since this rollout did."""
+        running = state.current.release if state.current else "nothing"
+        if running == self.plan.release_of(device, self.journal.state.release):
+            return None
+        return Ended("refused", f"it runs {running} by now, which is not of this rollout")
 
     @property
     def _order_seconds(self) -> float:
@@ -284,6 +284,23 @@ def _guarded(work: Callable[[], _T]) -> _T | Ended:
     except JetshipError as error:
         result, said = "failed", _said(error)
     return Ended(result, said, seconds=time.monotonic() - begin)
+
+
+def _gone_back(state: DeviceState, to: str) -> Ended | None:
+    """Return that a device is where it is to go, or cannot go there; None where it can."""
+    current, previous = (
+        rollout_of(one.release) if one else "" for one in (state.current, state.previous)
+    )
+    if to:
+        if current == to:
+            return Ended("already")
+        wrong = bool(previous) and previous != to
+        return Ended("refused", f"its previous release is {previous}") if wrong else None
+    # Names of rollouts sort by their time. Once more would be forward again, to what somebody has
+    # fled from.
+    if current and previous > current:
+        return Ended("already", f"it went back before, from {previous}")
+    return None
 
 
 def _said(error: JetshipError) -> str:

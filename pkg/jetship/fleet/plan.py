@@ -212,6 +212,11 @@ def same_config(release: str, other: str) -> bool:
     return bool(release) and release.rpartition(".")[2] == other.rpartition(".")[2]
 
 
+def count_of(devices: int) -> str:
+    """Return a number of devices for people."""
+    return f"{devices} device{'' if devices == 1 else 's'}"
+
+
 def shortened(names: Sequence[str], most: int = SHOWN_NAMES) -> str:
     """Return the first of some names, and how many more there are."""
     more = len(names) - most

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import docker
+import docker.errors
 
 from jetship import console
 from jetship.check.findings import Report
@@ -17,11 +18,13 @@ from jetship.datafiles import data_dir
 from jetship.engine import OCI_NAMES, engine_errors, require_architecture
 from jetship.errors import CheckError, ImageError
 from jetship.image.base import packages_folder
-from jetship.image.tree import Layer, epoch, write_tar
+from jetship.image.tree import OPEN_TO_ALL, Layer, epoch, write_tar
 from jetship.image.wheelfile import WheelFacts, install, read_wheel
+from jetship.targets.imageplan import DEFAULT_TAG
 from jetship.targets.model import Platform, Target
 
 DOCKERFILE = "Dockerfile.runtime"
+HOME = "/home/jetship"  # as Dockerfile.runtime has it
 MAX_TAG = 128
 SHOWN_LINES = 15
 
@@ -33,6 +36,8 @@ class ImageResult:
     tag: str
     id: str
     architecture: str
+    digest: str = ""
+    """By which a registry has it, or ""."""
 
 
 def build_image(
@@ -43,6 +48,7 @@ def build_image(
     repository: str,
     report: Report,
     client: docker.DockerClient,
+    tag: str = DEFAULT_TAG,
 ) -> ImageResult:
     """Build the runtime image of a checked wheel.
 
@@ -53,6 +59,7 @@ def build_image(
         repository: the image's name without tag.
         report: the check's answer.
         client: the engine.
+        tag: the tag's template, as `image.tag` of deploy.yaml.
 
     Raises:
         CheckError: the report is not all pass, or is about something else.
@@ -60,18 +67,27 @@ def build_image(
     """
     facts = read_wheel(wheel)
     require_passed(report, facts, target)
-    tag = image_tag(repository, facts, target)
-    arguments = _arguments(facts, target, base)
-    console.step(f"building {tag}")
+    name = image_name(repository, facts, target, tag)
+    pulled = repository_digest(client, base)
+    arguments = _arguments(facts, target, base, pulled)
+    console.step(f"building {name}")
     with tempfile.TemporaryDirectory() as scratch:
         context = Path(scratch) / "context.tar"
         write_context(context, wheel, target.platform)
-        _build(client, context, tag, target.platform, arguments)
+        _build(
+            client,
+            context,
+            tag=name,
+            platform=target.platform,
+            arguments=arguments,
+            labels=_labels(facts, pulled),
+        )
     found = require_architecture(
-        client, tag, target.platform.machine, fix=f"name another base image than {base}"
+        client, name, target.platform.machine, fix=f"name another base image than {base}"
     )
-    with engine_errors(f"looking for {tag}"):
-        return ImageResult(tag, str(client.images.get(tag).id), found)
+    with engine_errors(f"looking for {name}"):
+        made = str(client.images.get(name).id)
+    return ImageResult(name, made, found, repository_digest(client, name).rpartition("@")[2])
 
 
 def require_passed(report: Report, facts: WheelFacts, target: Target) -> None:
@@ -102,15 +118,38 @@ def require_passed(report: Report, facts: WheelFacts, target: Target) -> None:
         )
 
 
-def image_tag(repository: str, facts: WheelFacts, target: Target) -> str:
+def image_name(
+    repository: str, facts: WheelFacts, target: Target, template: str = DEFAULT_TAG
+) -> str:
     """Return the image's full name: repository:0.1.0-sm62-debian-12."""
-    public = facts.version.split("+", 1)[0].replace("!", "_")
-    tag = f"{public}-{target.id}"
+    words = {
+        "version": facts.version.split("+", 1)[0].replace("!", "_"),
+        "target": target.id,
+        "platform": target.platform.name,
+        "wheel": facts.sha256[:12],
+    }
+    tag = template.format(**words)
     if len(tag) > MAX_TAG:
         # A wheel for very many archs: keep the platform readable, and the whole distinct.
         digest = hashlib.sha256(tag.encode()).hexdigest()[:12]
-        tag = f"{public}-{digest}-{target.platform.name}"
-    return f"{repository}:{tag}"
+        tag = template.format(**words | {"target": f"{digest}-{target.platform.name}"})
+    return f"{repository}:{tag[:MAX_TAG]}"
+
+
+def repository_digest(client: docker.DockerClient, image: str) -> str:
+    """Return name@sha256:... by which a registry has an image, or "" where it is from none.
+
+    Raises:
+        ImageError: the engine fails, other than by not having the image.
+    """
+    with engine_errors(f"looking for {image}"):
+        try:
+            found = client.images.get(image).attrs.get("RepoDigests") or []
+        except docker.errors.ImageNotFound:
+            return ""
+    folder, slash, last = image.partition("@")[0].rpartition("/")
+    repository = f"{folder}{slash}{last.partition(':')[0]}"  # a host before it may have a port
+    return next((str(one) for one in found if one.partition("@")[0] == repository), "")
 
 
 def write_context(path: Path, wheel: Path, platform: Platform) -> None:
@@ -122,14 +161,19 @@ def write_context(path: Path, wheel: Path, platform: Platform) -> None:
     dockerfile = (data_dir("docker") / DOCKERFILE).read_bytes()
     with tempfile.TemporaryDirectory() as scratch:
         install(wheel, Path(scratch), packages_folder(platform))
+        home = Path(scratch) / HOME.lstrip("/")
+        home.mkdir(parents=True, exist_ok=True)
+        home.chmod(OPEN_TO_ALL)
         layer = Layer(Path(scratch), prefix="root", plain_modes=True)
         with path.open("wb") as out:
             write_tar(out, layer, extra={DOCKERFILE: dockerfile})
 
 
-def _arguments(facts: WheelFacts, target: Target, base: str) -> dict[str, str]:
+def _arguments(facts: WheelFacts, target: Target, base: str, pulled: str) -> dict[str, str]:
     return {
-        "BASE": base,
+        # By its digest, where it has one: the name may mean another image tomorrow.
+        "BASE": pulled or base,
+        "BASE_NAME": base,
         "TITLE": facts.name,
         "DESCRIPTION": facts.summary,
         "VERSION": facts.version,
@@ -141,12 +185,24 @@ def _arguments(facts: WheelFacts, target: Target, base: str) -> dict[str, str]:
     }
 
 
+def _labels(facts: WheelFacts, pulled: str) -> dict[str, str]:
+    """Return the labels (OCI image-spec, annotations) for what not every image has."""
+    found = {
+        "licenses": facts.licenses,
+        "source": facts.source,
+        "base.digest": pulled.rpartition("@")[2],
+    }
+    return {f"org.opencontainers.image.{key}": value for key, value in found.items() if value}
+
+
 def _build(
     client: docker.DockerClient,
     context: Path,
+    *,
     tag: str,
     platform: Platform,
     arguments: Mapping[str, str],
+    labels: Mapping[str, str],
 ) -> None:
     with context.open("rb") as stream, engine_errors(f"building {tag}"):
         answers = client.api.build(
@@ -155,6 +211,7 @@ def _build(
             dockerfile=DOCKERFILE,
             tag=tag,
             buildargs=dict(arguments),
+            labels=dict(labels),
             platform="linux/" + OCI_NAMES[platform.machine][0],
             rm=True,
             forcerm=True,

@@ -2,12 +2,14 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jetship.engine import OCI_NAMES
+from jetship.image.container import Container, container_for
 from jetship.targets.catalog import Catalog
-from jetship.targets.model import Board, Target
+from jetship.targets.imageplan import ImagePlan
+from jetship.targets.model import Board, Platform, Target
 
 EMULATION_FOLDER = "/opt/jetship/emulation"
 
@@ -26,6 +28,7 @@ def run_lines(
     target: Target,
     image: str,
     catalog: Catalog,
+    plan: ImagePlan | None = None,
     command: Sequence[str] = (),
     stubs: Path | None = None,
 ) -> tuple[RunLine, ...]:
@@ -35,22 +38,35 @@ def run_lines(
         target: what the image was built for.
         image: its name.
         catalog: the boards and their device nodes.
+        plan: what the user's program needs, from deploy.yaml.
         command: what to run in it (default: the image's own command).
         stubs: the stand-in libraries of `jetship.image.stubs`, for the emulation line.
     """
     emulated = target.platform.kind == "emulation"
     lines = [emulation_line(target, image, command, stubs)] if emulated else []
-    archs = {str(code.arch) for code in target.code}
-    boards = (board for board in catalog.boards if board.arch in archs)
-    lines += [board_line(target, board, image, catalog, command) for board in boards]
+    lines += [
+        board_line(target, board, image, catalog, plan=plan, command=command)
+        for board in boards_of(target, catalog)
+    ]
     return tuple(lines)
 
 
+def boards_of(target: Target, catalog: Catalog) -> tuple[Board, ...]:
+    """Return the boards that have an arch of the target."""
+    archs = {str(code.arch) for code in target.code}
+    return tuple(board for board in catalog.boards if board.arch in archs)
+
+
 def board_line(
-    target: Target, board: Board, image: str, catalog: Catalog, command: Sequence[str] = ()
+    target: Target,
+    board: Board,
+    image: str,
+    catalog: Catalog,
+    *,
+    plan: ImagePlan | None = None,
+    command: Sequence[str] = (),
 ) -> RunLine:
     """Return the line that runs an image on a board."""
-    words = ["docker", "run", "--rm"]
     notes = []
     if target.platform.kind == "emulation":
         notes.append(
@@ -63,30 +79,33 @@ def board_line(
             f"a {board.title} does not run {target.platform.name}: build for its platform, up to "
             f"{catalog.newest_of(board)}; this is the line then"
         )
-    platform = target.platform if target.platform.l4t else catalog.platform(board.platforms[-1])
-    devices = catalog.devices_on(platform)
-    if board.kind == "server":
-        words += ["--gpus", "all"]
-    elif devices is None:
+    platform = shown_platform(target, board, catalog)
+    if board.kind == "jetson" and catalog.devices_on(platform) is None:
         notes.append(f"how a container reaches the GPU on {platform.title} is not recorded")
-        words += ["--runtime", "nvidia"]
-    else:
-        words += ["--runtime", devices.runtime]
-        for node in devices.nodes:
-            words += ["--device", f"/dev/{node}"]
-        for group in devices.groups:
-            words += ["--group-add", group]
-    return RunLine(board.title, shlex.join([*words, image, *command]), "; ".join(notes))
+    container = container_for(platform, board, catalog, plan)
+    return RunLine(board.title, _line(container, image, command), "; ".join(notes))
+
+
+def shown_platform(target: Target, board: Board, catalog: Catalog) -> Platform:
+    """Return the target's platform, or the board's newest where it does not run that one."""
+    runs = target.platform.l4t or target.platform.name in board.platforms
+    return target.platform if runs else catalog.platform(board.platforms[-1])
 
 
 def emulation_line(
     target: Target, image: str, command: Sequence[str] = (), stubs: Path | None = None
 ) -> RunLine:
     """Return the line that runs an image on the build machine, emulated."""
-    platform = "linux/" + OCI_NAMES[target.platform.machine][0]
-    words = ["docker", "run", "--rm", "--platform", platform]
+    container = Container(platform="linux/" + OCI_NAMES[target.platform.machine][0])
     if stubs is not None:
-        words += ["--volume", f"{stubs}:{EMULATION_FOLDER}:ro"]
-        words += ["--env", f"LD_LIBRARY_PATH={EMULATION_FOLDER}"]
+        container = replace(
+            container,
+            mounts=(f"{stubs}:{EMULATION_FOLDER}:ro",),
+            environment={"LD_LIBRARY_PATH": EMULATION_FOLDER},
+        )
     title = f"this machine, emulating {target.platform.machine}"
-    return RunLine(title, shlex.join([*words, image, *command]))
+    return RunLine(title, _line(container, image, command))
+
+
+def _line(container: Container, image: str, command: Sequence[str]) -> str:
+    return shlex.join(["docker", "run", "--rm", *container.words(), image, *command])

@@ -1,5 +1,6 @@
 """The smoke run: a command in the new image, emulated where the engine's machine is another."""
 
+import concurrent.futures
 import contextlib
 import io
 import json
@@ -62,9 +63,14 @@ def smoke(
     stubs = emulation_stubs(dict(libraries(wheel)), toolchain, store)
     console.step(f"running {proc.shown(command)} in {image}")
     for init in (True, False):
-        with _container(client, image, command, target, stubs, init=init) as container:
+        # The engine is spoken to in a thread, which Ctrl-C does not reach. In this one, which only
+        # waits, it cannot meet a destructor of the SDK, where Python would drop it.
+        with (
+            ThreadPoolExecutor(1) as thread,
+            _container(thread, client, image, command, target, stubs=stubs, init=init) as container,
+        ):
             run = _Run(container, limit_seconds)
-            status = run.follow(target.platform.machine)
+            status = thread.submit(run.follow, target.platform.machine).result()
         if not run.never_began:
             break
         # docker-init reports a program of a foreign machine as a missing file. The engine by
@@ -74,42 +80,43 @@ def smoke(
 
 @contextlib.contextmanager
 def _container(
+    thread: ThreadPoolExecutor,
     client: docker.DockerClient,
     image: str,
     command: Sequence[str],
     target: Target,
-    stubs: Path | None,
     *,
+    stubs: Path | None,
     init: bool,
 ) -> Iterator[Container]:
     """Create the container; remove it on every way out, Ctrl-C too."""
     environment = _environment(client, image) if stubs is not None else {}
     name = f"jetship-smoke-{uuid.uuid4().hex}"
+    making = thread.submit(
+        client.containers.create,
+        image,
+        list(command),
+        name=name,
+        platform="linux/" + OCI_NAMES[target.platform.machine][0],
+        environment=environment,
+        network_mode="none",
+        # The output is read back, whatever the engine does with logs otherwise.
+        log_config=LogConfig(type=LogConfig.types.JSON),
+        # qemu never ends where it is the first process and the emulated program
+        # crashes: the kernel keeps the fatal signal from it. So docker-init is first.
+        init=init,
+    )
     try:
-        # In a thread, which Ctrl-C does not reach: leaving the block waits for the engine's
-        # answer, so the container exists, or never will, when it is removed by its name.
-        with engine_errors(f"creating a container of {image}"), ThreadPoolExecutor(1) as thread:
-            making = thread.submit(
-                client.containers.create,
-                image,
-                list(command),
-                name=name,
-                platform="linux/" + OCI_NAMES[target.platform.machine][0],
-                environment=environment,
-                network_mode="none",
-                # The output is read back, whatever the engine does with logs otherwise.
-                log_config=LogConfig(type=LogConfig.types.JSON),
-                # qemu never ends where it is the first process and the emulated program
-                # crashes: the kernel keeps the fatal signal from it. So docker-init is first.
-                init=init,
-            )
+        with engine_errors(f"creating a container of {image}"):
             container = making.result()
         if stubs is not None:
             # Copied, not mounted: the engine may be on another machine.
             with engine_errors("copying the stand-in libraries"):
-                container.put_archive("/", _stub_archive(stubs))
+                thread.submit(container.put_archive, "/", _stub_archive(stubs)).result()
         yield container
     finally:
+        # The container exists, or never will, once the engine has answered.
+        concurrent.futures.wait([making])
         _remove(client, name)
 
 

@@ -17,6 +17,7 @@ from jetship.errors import ImageError
 
 # 2020-01-01 UTC: old enough for every tool, and not 1970, which ZIP cannot express.
 DEFAULT_EPOCH = 1577836800
+OPEN_TO_ALL = 0o1777
 
 
 class Sink(Protocol):
@@ -30,7 +31,7 @@ class Layer:
     """A folder that becomes a layer, placed at `prefix` in the image.
 
     `plain_modes` makes files 0644 or 0755 and folders 0755: for folders whose modes only show
-    the umask of whoever unpacked them.
+    the umask of whoever unpacked them. A folder that is open to all and sticky, as /tmp, stays so.
     """
 
     folder: Path
@@ -68,7 +69,7 @@ def _add(tar: tarfile.TarFile, path: Path, layer: Layer, when: int) -> None:
     name = str(PurePosixPath(layer.prefix) / path.relative_to(layer.folder).as_posix())
     found = path.lstat()
     mode = stat.S_IMODE(found.st_mode)
-    if layer.plain_modes:
+    if layer.plain_modes and mode != OPEN_TO_ALL:
         mode = 0o755 if stat.S_ISDIR(found.st_mode) or mode & 0o100 else 0o644
     if stat.S_ISLNK(found.st_mode):
         link = entry(name, when, kind=tarfile.SYMTYPE, mode=0o777)

@@ -1,6 +1,6 @@
 """A wheel as the image stage sees it: what it is called, its pin, and how it is installed."""
 
-import email.parser
+import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ import installer.sources
 from jetship.errors import CheckError, ImageError
 from jetship.pin import PIN_FILE, Pin
 from jetship.store import sha256_of
+from jetship.wheelarchive import opened
 
 TARGET_PYTHON = "/usr/bin/python3"
 
@@ -28,6 +29,10 @@ class WheelFacts:
     name: str
     version: str
     summary: str
+    licenses: str
+    """An SPDX expression, or ""."""
+    source: str
+    """Where its sources are, or ""."""
     pin: Pin
     pin_json: str
 
@@ -36,24 +41,25 @@ def read_wheel(wheel: Path) -> WheelFacts:
     """Read a wheel's metadata and pin.
 
     Raises:
-        CheckError: it has no pin record, or one that cannot be read.
-        ImageError: the file is missing or is not a wheel.
+        CheckError: it is not a wheel, or has no pin record that can be read.
     """
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            metadata = _metadata(archive, wheel)
-            pin = _pin(archive, wheel)
-    except (OSError, zipfile.BadZipFile) as error:
-        raise ImageError(f"{wheel} cannot be read as a wheel", why=str(error)) from error
-    parsed = Pin.from_json(pin)
+    with opened(wheel) as archive:
+        metadata, pin = archive.headers("METADATA"), archive.pin()
+    if pin is None:
+        raise CheckError(
+            f"{wheel.name} carries no pin record ({PIN_FILE})",
+            fix="build it with `invoke build`, which writes the record",
+        )
     return WheelFacts(
         file=wheel.name,
         sha256=sha256_of(wheel),
         name=metadata["Name"],
         version=metadata["Version"],
         summary=metadata["Summary"] or "",
-        pin=parsed,
-        pin_json=parsed.model_dump_json(),
+        licenses=metadata["License-Expression"] or "",
+        source=_source(metadata),
+        pin=pin,
+        pin_json=pin.model_dump_json(),
     )
 
 
@@ -61,16 +67,13 @@ def libraries(wheel: Path) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of every shared library of a wheel.
 
     Raises:
-        ImageError: the file is missing or is not a wheel.
+        CheckError: it is not a wheel, or a library is damaged.
     """
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            for name in archive.namelist():
-                last = name.rsplit("/", 1)[-1]
-                if last.endswith(".so") or ".so." in last:
-                    yield name, archive.read(name)
-    except (OSError, zipfile.BadZipFile) as error:
-        raise ImageError(f"{wheel} cannot be read as a wheel", why=str(error)) from error
+    with opened(wheel) as archive:
+        for name in (member.filename for member in archive.members):
+            last = name.rpartition("/")[2]
+            if last.endswith(".so") or ".so." in last:
+                yield name, archive.read(name)
 
 
 def install(wheel: Path, root: Path, packages: str) -> None:
@@ -106,23 +109,9 @@ def install(wheel: Path, root: Path, packages: str) -> None:
         raise ImageError(f"{wheel.name} cannot be installed", why=str(error)) from error
 
 
-def _metadata(archive: zipfile.ZipFile, wheel: Path) -> Message:
-    name = _in_dist_info(archive, "METADATA")
-    if name is None:
-        raise ImageError(f"{wheel.name} is not a wheel: it has no METADATA")
-    return email.parser.BytesParser().parsebytes(archive.read(name), headersonly=True)
-
-
-def _pin(archive: zipfile.ZipFile, wheel: Path) -> bytes:
-    name = _in_dist_info(archive, PIN_FILE)
-    if name is None:
-        raise CheckError(
-            f"{wheel.name} carries no pin record ({PIN_FILE})",
-            fix="build it with `invoke build`, which writes the record",
-        )
-    return archive.read(name)
-
-
-def _in_dist_info(archive: zipfile.ZipFile, file: str) -> str | None:
-    names = (name for name in archive.namelist() if name.count("/") == 1)
-    return next((name for name in names if name.endswith(f".dist-info/{file}")), None)
+def _source(metadata: Message) -> str:
+    """Return the project's address under one of the labels that PyPI calls well known."""
+    rows = (row.partition(",") for row in metadata.get_all("Project-URL") or [])
+    urls = {re.sub(r"[^a-z]", "", label.lower()): url.strip() for label, _, url in rows}
+    known = ("source", "repository", "sourcecode", "github", "homepage")
+    return next((urls[label] for label in known if label in urls), metadata["Home-page"] or "")

@@ -30,12 +30,19 @@ def runs_on(platform: Platform, board: Board) -> bool:
 
 
 class DeviceLine(Strict):
-    """How a container reaches the GPU on one L4T release line."""
+    """How a container reaches the GPU on one L4T release line.
+
+    `nodes` are passed by name, below /dev; `listed` are those that NVIDIA's runtime adds by itself
+    where the board has them. `cdi` is the device by the Container Device Interface, where the
+    release's tools can describe it.
+    """
 
     l4t: str
     runtime: str
     groups: tuple[str, ...]
     nodes: tuple[str, ...]
+    listed: tuple[str, ...]
+    cdi: str = ""
 
 
 class ArchFacts(Strict):

@@ -222,7 +222,10 @@ def _problems(
 ) -> Iterator[Problem]:
     """Yield what does not fit together, and append the targets to `targets`."""
     if "==" not in deployment.project and not (path.parent / deployment.project).exists():
-        message = f"there is no folder or sdist {deployment.project!r} here"
+        message = (
+            f"there is no folder or sdist {deployment.project!r} here, and a requirement in this "
+            "file names its exact version (torch-scatter==2.1.2)"
+        )
         yield Problem(("project",), message)
     yield from _target_problems(enumerate(deployment.targets), catalog, targets)
     yield from _own_problems(deployment.own_parts, catalog)
@@ -297,6 +300,9 @@ def _image_problems(
     if len(targets) > 1 and "{target}" not in image.tag and "{wheel}" not in image.tag:
         message = f"{image.tag!r} gives {len(targets)} targets one tag; put {{target}} into it"
         yield Problem(("image", "tag"), message)
+    if deployment.strategy.swap == "beside" and (image.ports or image.network == "host"):
+        message = "two containers beside each other cannot have the same ports of the device"
+        yield Problem(("strategy", "swap"), message)
     if deployment.strategy.transfer == "registry" and not image.registry:
         message = "devices pull from a registry, and `image.registry` does not name one"
         yield Problem(("strategy", "transfer"), message)

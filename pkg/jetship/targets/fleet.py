@@ -104,7 +104,7 @@ class Assembly:
     catalog: Catalog
     targets: Sequence[Target] | None
     problems: dict[str, None] = field(default_factory=dict)
-    _seen: dict[str, str] = field(default_factory=dict)
+    _seen: dict[str, Placed] = field(default_factory=dict)
     _boards: dict[str, "Board | _Misfit"] = field(default_factory=dict)
     _targets: dict[tuple[str | None, str], "Target | _Misfit"] = field(default_factory=dict)
     _files: dict[Path, bool] = field(default_factory=dict)
@@ -144,12 +144,10 @@ class Assembly:
     def _device(self, placed: Placed, groups: Mapping[str, list[str]]) -> Device | None:
         row, defaults = placed.row, self.plan.defaults
         before = len(self.problems)
-        if row.name in self._seen:
-            self._problem(
-                placed.place("name"),
-                f"a device named {row.name!r} is there already ({self._seen[row.name]})",
-            )
-        self._seen.setdefault(row.name, placed.place("name"))
+        first = self._seen.setdefault(row.name, placed)
+        if first is not placed:
+            message = f"a device named {row.name!r} is there already ({first.place('name')})"
+            self._problem(placed.place("name"), message)
         board, target = self._board_and_target(placed)
         address = self._address(placed)
         identity = self._file(placed, "identity")

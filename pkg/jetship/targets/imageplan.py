@@ -13,6 +13,8 @@ _HOST_PART = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?"
 _NAME_PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
 _VOLUME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 DEFAULT_TAG = "{version}-{target}"
+# Beside the wheels: which image each target has.
+INDEX_FILE = "images.json"
 TAG_WORDS = ("version", "target", "platform", "wheel")
 
 

@@ -102,13 +102,15 @@ class Torch(Sourced):
     """The platform's PyTorch build.
 
     `requirement` is what a wheel asks pip for (default: this very version). NVIDIA's builds
-    are pre-releases of their own numbering, such as 2.1.0a0+41361538.nv23.06.
+    are pre-releases of their own numbering, such as 2.1.0a0+41361538.nv23.06. `archs` is what its
+    own operators have machine code for; empty where nobody has looked.
     """
 
     version: str
     cuda: str | None
     cxx11_abi: bool
     requirement: str = ""
+    archs: tuple[ArchText, ...] = ()
 
     @property
     def pinned(self) -> str:

@@ -2,18 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from invoke.context import Context
 
 from jetship import console
-from jetship.bench import checking
-from jetship.bench.checking import CheckTiming
-from jetship.bench.crossbuild import Timing, compare
-from jetship.build.api import Order
-from jetship.build.environment import max_jobs
-from jetship.engine import connect
 from jetship.errors import ConfigError
-from jetship.pipeline import toolchain_for
 from jetship.store import Store, default_root
 from jetship.tasks.command import command
 from jetship.tasks.request import (
@@ -28,6 +22,10 @@ from jetship.tasks.request import (
     targets_of,
     wheel_for,
 )
+
+if TYPE_CHECKING:
+    from jetship.bench.checking import CheckTiming
+    from jetship.bench.crossbuild import Timing
 
 
 @command(
@@ -75,9 +73,17 @@ def bench(
     own_supply = given.supply(catalog, deploy)
     store = Store(default_root())
     if check:
+        from jetship.bench import checking
+
         path = wheel_for(found[0], given=wheel, dist=dist)
         _print_checks(checking.compare(path, found, store, own_supply), json=json)
         return
+    from jetship.bench import crossbuild
+    from jetship.build.api import Order
+    from jetship.build.environment import max_jobs
+    from jetship.engine import connect
+    from jetship.pipeline import toolchain_for
+
     (target, *more) = found
     if more:
         console.note(f"of the targets, {target.id} is measured")
@@ -86,7 +92,7 @@ def bench(
     toolchain = toolchain_for(opened, target, store, own)
     order = Order(opened, target, toolchain, settings, max_jobs())
     client = connect()
-    timings = compare(order, store=store, logs=Path(dist) / "logs", client=client)
+    timings = crossbuild.compare(order, store=store, logs=Path(dist) / "logs", client=client)
     if json:
         rows = [timing.to_json() for timing in timings]
         console.emit_json({"target": target.id, "jobs": order.jobs, "builds": rows})
@@ -94,12 +100,12 @@ def bench(
     console.emit("\n".join(map(_line, timings)))
 
 
-def _print_checks(timings: Sequence[CheckTiming], *, json: bool) -> None:
+def _print_checks(timings: "Sequence[CheckTiming]", *, json: bool) -> None:
     if json:
         console.emit_json({"checks": [timing.to_json() for timing in timings]})
         return
     console.emit("\n".join(f"{one.way:26} {one.seconds:8.2f} s" for one in timings))
 
 
-def _line(timing: Timing) -> str:
+def _line(timing: "Timing") -> str:
     return f"{timing.way:26} {timing.seconds:8.1f} s  {timing.ratio:6.1f} times"

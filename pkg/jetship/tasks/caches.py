@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from invoke.context import Context
 
@@ -13,7 +13,9 @@ from jetship.errors import ConfigError
 from jetship.store import Store, default_root
 from jetship.tasks.command import command
 from jetship.tasks.request import JSON_HELP
-from jetship.toolchain.cache import Tree, delete_unused, kinds, left_behind, trees
+
+if TYPE_CHECKING:
+    from jetship.toolchain.cache import Tree
 
 DEFAULT_AGE = "30d"
 SECONDS = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
@@ -48,6 +50,8 @@ def cache(
         invoke cache --older-than 2w
         invoke cache --prune --older-than 2w
     """
+    from jetship.toolchain.cache import delete_unused, kinds, left_behind, trees
+
     store = Store(default_root())
     length = older_than or DEFAULT_AGE
     age = _seconds(length)
@@ -85,26 +89,26 @@ def cache(
         console.note(f"`invoke cache --prune{option}` deletes {' and '.join(told)}")
 
 
-def _counted(some: Sequence[Tree]) -> str:
+def _counted(some: "Sequence[Tree]") -> str:
     number = f"{len(some)} tree{'' if len(some) == 1 else 's'}"
     return f"{number} ({_shown(sum(tree.size for tree in some))})"
 
 
-def _print_kinds(store: Store, found: Sequence[Tree], sizes: dict[str, int]) -> None:
+def _print_kinds(store: Store, found: "Sequence[Tree]", sizes: dict[str, int]) -> None:
     console.emit(f"{store.root}: {_shown(sum(sizes.values()))}")
     for kind, size in sizes.items():
         number = f", {len(found)} of them (--all lists them)" if kind == "trees" else ""
         console.emit(f"{_shown(size):>10}  {kind}{number}")
 
 
-def _print_trees(some: Sequence[Tree]) -> None:
+def _print_trees(some: "Sequence[Tree]") -> None:
     for tree in some:
         day = datetime.fromtimestamp(tree.used, UTC).date()
         kept = f" ({tree.kept})" if tree.kept else ""
         console.emit(f"{_shown(tree.size):>14}  {tree.name}, used {day}{kept}")
 
 
-def _row(tree: Tree) -> dict[str, Any]:
+def _row(tree: "Tree") -> dict[str, Any]:
     used = datetime.fromtimestamp(tree.used, UTC).isoformat(timespec="seconds")
     return {"name": tree.name, "bytes": tree.size, "used": used, "kept": tree.kept}
 

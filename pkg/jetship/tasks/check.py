@@ -2,22 +2,13 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from invoke.context import Context
-from rich.table import Table
-from rich.text import Text
 
 from jetship import console, hints
-from jetship.check import page, text
-from jetship.check.explain import explained
-from jetship.check.inputs import inputs_of
-from jetship.check.matrix import Matrix
-from jetship.errors import CheckError, ConfigError, NothingSelectedError
-from jetship.pin import Pin
+from jetship.errors import ConfigError, NothingSelectedError
 from jetship.store import Store, default_root
-from jetship.survey import Asked as Against
-from jetship.survey import Survey
 from jetship.targets.catalog import Catalog
 from jetship.targets.model import Target
 from jetship.targets.resolve import resolve_ids
@@ -33,7 +24,9 @@ from jetship.tasks.request import (
     targets_of_file,
 )
 
-_STYLES = {"ok": "green", "FAIL": "bold red", "????": "yellow", "no wheel": "bold red"}
+if TYPE_CHECKING:
+    from jetship.pin import Pin
+    from jetship.survey import Asked as Against
 
 
 @command(
@@ -99,7 +92,13 @@ def check(
             "no wheel was named",
             fix="invoke check dist/*.whl; or a folder, or an image; `invoke check --help` has more",
         )
+    from jetship.check import shown
+    from jetship.check.inputs import inputs_of
+    from jetship.survey import Survey
+
     if html:
+        from jetship.check import page
+
         page.require_writable(Path(html))
     file = deploy or str(DEPLOY_FILE)
     catalog = known.catalog(file)
@@ -113,13 +112,15 @@ def check(
     if json:
         console.emit_json(matrix.to_json())
     else:
-        _show(matrix)
+        shown.show(matrix)
     if matrix.rejected:
-        error = _error(matrix)
+        error = shown.error_of(matrix)
         raise Reported(error) if json else error
 
 
 def _explain(name: str, *, json: bool) -> None:
+    from jetship.check.explain import as_text, explained
+
     rules = explained(name)
     if json:
         rows: list[dict[str, Any]] = [
@@ -127,17 +128,19 @@ def _explain(name: str, *, json: bool) -> None:
         ]
         console.emit_json({"rules": rows})
     else:
-        console.emit(hints.spoken("\n\n".join(text.explanations_text(rules))))
+        console.emit(hints.spoken("\n\n".join(as_text(rules))))
 
 
 def _against(
     catalog: Catalog, asked: Asked, deploy: str, *, all_platforms: bool
-) -> Callable[[Pin | None], Against]:
+) -> "Callable[[Pin | None], Against]":
     """Return what a wheel is checked against, by its pin record.
 
     Raises:
         ConfigError: targets are named in two ways at once, or are wrong.
     """
+    from jetship.survey import Asked as Against
+
     ways = [
         way
         for way, there in (
@@ -162,7 +165,7 @@ def _against(
     deployment = deployment_of(catalog, str(DEPLOY_FILE))
     targets = deployment.resolve_targets(catalog) if deployment and deployment.targets else ()
 
-    def by_pin(pin: Pin | None) -> Against:
+    def by_pin(pin: "Pin | None") -> Against:
         if pin is not None:
             return Against("pin")
         return Against("deploy", targets) if targets else Against("platforms")
@@ -174,57 +177,3 @@ def _named(catalog: Catalog, asked: Asked) -> tuple[Target, ...]:
     if asked.target and asked == Asked(target=asked.target):
         return resolve_ids(catalog, asked.target)
     return targets_of(catalog, asked, deploy="")
-
-
-def _show(matrix: Matrix) -> None:
-    parts: list[str | Table] = []
-    fixed = [n for n, one in enumerate(matrix.subjects) if one.question != "platforms"]
-    if len(fixed) == 1 and len(list(matrix.of(fixed[0]))) == 1:
-        parts += [text.render(report) for _, report in matrix.of(fixed[0])]
-    elif fixed:
-        parts.append(_table(*text.table(matrix)))
-        parts += [told for number in fixed if (told := text.reasons(matrix, number))]
-    for number, one in enumerate(matrix.subjects):
-        if one.question == "platforms" and one.error is None:
-            parts += _reverse(matrix, number)
-        if one.error is not None:
-            parts.append(f"{one.place}: {one.error}")
-    for number, part in enumerate(parts):
-        if number:
-            console.emit("")
-        if isinstance(part, str):
-            console.emit(hints.spoken(part))
-        else:
-            console.stdout.print(part)
-
-
-def _reverse(matrix: Matrix, number: int) -> list[str | Table]:
-    rows = [
-        [text.MARKS[outcome], platform, boards, reason]
-        for outcome, platform, boards, reason in text.platform_rows(matrix, number)
-    ]
-    return [text.runs_on(matrix, number), _table(["", "platform", "boards", ""], rows)]
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str | Table:
-    """Return a table: drawn for a terminal, as plain text for anything else."""
-    if not console.stdout.is_terminal:
-        return text.plain(head, rows)
-    drawn = Table(show_edge=False, pad_edge=False, header_style="bold")
-    for name in head:
-        drawn.add_column(Text(name), overflow="fold")
-    for row in rows:
-        drawn.add_row(*(Text(one, _STYLES.get(one.partition(" (")[0], "")) for one in row))
-    return drawn
-
-
-def _error(matrix: Matrix) -> CheckError:
-    count = len(matrix.subjects)
-    said = f"{len(matrix.rejected)} of {count} wheel{'' if count == 1 else 's'} did not pass"
-    unknown = all(matrix.outcome(number) == "unknown" for number in matrix.rejected)
-    if unknown:
-        said += ", as it cannot be told"
-    return CheckError(
-        said,
-        fix="see the findings; each says what to do, and `invoke check --explain RULE` why it asks",
-    )

@@ -1,55 +1,31 @@
 """The tasks `deploy`, `status` and `rollback`."""
 
-import contextlib
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from invoke.context import Context
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
 from jetship import console
-from jetship.check.text import plain
-from jetship.engine import connect
-from jetship.errors import ConfigError, RolloutError
-from jetship.fleet.alone import alone
-from jetship.fleet.images import pushed, require_proved
-from jetship.fleet.journal import Journal, Standing, State, read, unfinished
-from jetship.fleet.link import this_user
-from jetship.fleet.onedevice import OneDevice
-from jetship.fleet.plan import Plan, PlannedDevice, plan_back, planned, shortened
-from jetship.fleet.rollout import Rollout
-from jetship.fleet.sessions import Opener, Sessions
-from jetship.fleet.status import HEAD, Answer, ask_all
-from jetship.fleet.watching import watching
+from jetship.errors import ConfigError, NothingSelectedError
 from jetship.store import Store, default_root
 from jetship.targets.catalog import Catalog
+from jetship.targets.deployment import load_fleet
 from jetship.tasks.command import Reported, command
-from jetship.tasks.fleetplan import (
-    JournalOf,
-    app_of,
-    beginning,
-    dry_plan,
-    health_of,
-    image_plan_of,
-    journal_folder,
-    layers_for,
-    opener_for,
-    pinned_images,
-    plan_of,
-    plan_to,
-    refuse_with_resume,
-    selected_devices,
-    targets_of_devices,
+from jetship.tasks.request import (
+    DEPLOY_FILE,
+    DEPLOY_HELP,
+    DIST_HELP,
+    JSON_HELP,
+    Given,
+    Known,
+    required_image,
 )
-from jetship.tasks.request import DEPLOY_FILE, DEPLOY_HELP, DIST_HELP, JSON_HELP, Given, Known
 
-WATCH_SECONDS = 5
-SHOWN_SKIPPED = 20
+if TYPE_CHECKING:
+    from jetship.fleet.journal import State
+    from jetship.fleet.plan import Plan
+    from jetship.fleet.planning import Request
+
 SELECT_HELP = {
     "group": "only devices of this group, or of several: A,B (default: all devices)",
     "device": "only this device, or these: A,B; beside those of --group",
@@ -95,38 +71,32 @@ def deploy(
 
     Exit status 9: not all devices have the image; says which and why.
     """
+    from jetship.fleet import planning, running
+
     catalog = known.catalog(deploy)
-    folder = journal_folder(deploy)
+    store = Store(default_root())
+    folder = planning.journal_folder(Path(deploy))
     if resume:
-        refuse_with_resume(group=group, device=device, image=image, dry=dry)
-        with alone(folder):
-            path = unfinished(folder)
-            plan = Plan.from_json(read(path).plan)
-            _run(
-                plan,
-                catalog,
-                lambda told: Journal.reopen(path, by=this_user(), told=told),
-                json=json,
-            )
+        _refuse_with_resume(group=group, device=device, image=image, dry=dry)
+        _tell(*running.resume(folder, catalog, store), json=json)
         return
-    deployment, devices = selected_devices(deploy, catalog, group, device)
-    named = image_plan_of(deployment, deploy)
+    request = _request(catalog, deploy, group, device)
     if dry:
-        plan, lacking = dry_plan(catalog, deployment, named, devices, wanted=image, dist=Path(dist))
-        _show_plan(plan, lacking, json=json)
+        _show(*planning.plan_dry(request, wanted=image, dist=Path(dist)), json=json)
         return
-    with alone(folder):
-        client = connect()
-        with contextlib.closing(client):
-            images = pinned_images(client, named, devices, wanted=image, dist=Path(dist))
-            own = Given().supply(catalog, deploy)
-            targets = targets_of_devices(devices)
-            for one in images:
-                require_proved(one, targets[one.target], catalog, Store(default_root()), own)
-            if deployment.strategy.transfer == "registry":
-                images = [replace(one, reference=pushed(client, one, named)) for one in images]
-        plan = plan_of(catalog, deployment, named, devices, images)
-        _run(plan, catalog, beginning(folder, plan), json=json)
+    from jetship.fleet.proof import require_proved
+
+    own = Given().supply(catalog, deploy)
+
+    def make() -> "Plan":
+        return planning.plan_deploy(
+            request,
+            wanted=image,
+            dist=Path(dist),
+            prove=lambda one, target: require_proved(one, target, catalog, store, own),
+        )
+
+    _tell(*running.begin(make, folder, catalog, store), json=json)
 
 
 @command(records={"known": Known}, help={**SELECT_HELP, "watch": "ask again and again"})
@@ -147,20 +117,24 @@ def status(
         invoke status
         invoke status --group lab --watch
     """
-    catalog = known.catalog(deploy)
-    deployment, devices = selected_devices(deploy, catalog, group, device)
-    opener = opener_for(app_of(image_plan_of(deployment, deploy)), lambda _: "")
-    asked = [planned(one) for one in devices]
+    from jetship.fleet import tables
+    from jetship.fleet.plan import planned
+    from jetship.fleet.running import opener_for
+    from jetship.fleet.status import ask_all
+
+    request = _request(known.catalog(deploy), deploy, group, device)
+    opener = opener_for(request.app, lambda _: "")
+    devices = [planned(one) for one in request.devices]
     if watch:
-        _watch(asked, opener, json=json)
+        if json or not console.stdout.is_terminal:
+            raise ConfigError("--watch draws on a terminal", fix="leave it out, or --json")
+        tables.watch_status(lambda: ask_all(devices, opener))
         return
-    answers = ask_all(asked, opener)
+    answers = ask_all(devices, opener)
     if json:
         console.emit_json({"devices": [one.to_json() for one in answers]})
-    elif console.stdout.is_terminal:
-        console.stdout.print(_table(answers))
     else:
-        console.emit(plain(HEAD, [one.row() for one in answers]))
+        tables.show_status(answers)
 
 
 @command(
@@ -192,179 +166,77 @@ def rollback(
 
     Exit status 9: not all devices went back; says which and why.
     """
+    from jetship.fleet import planning, running
+
     catalog = known.catalog(deploy)
-    folder = journal_folder(deploy)
-    deployment, devices = selected_devices(deploy, catalog, group, device)
-    plan = plan_to(to, folder, deployment, devices) if to else None
-    if plan is None:
-        plan = plan_back(
-            app=app_of(image_plan_of(deployment, deploy)),
-            devices=devices,
-            health=health_of(deployment, image_plan_of(deployment, deploy)),
-            strategy=deployment.strategy,
-            to=to,
-        )
-    with alone(folder):
-        _run(plan, catalog, beginning(folder, plan), json=json)
+    request = _request(catalog, deploy, group, device)
+    plan = planning.plan_rollback(request, to=to)
+    folder = planning.journal_folder(Path(deploy))
+    _tell(*running.begin(lambda: plan, folder, catalog, Store(default_root())), json=json)
 
 
-def _run(plan: Plan, catalog: Catalog, journal_of: JournalOf, *, json: bool) -> None:
-    """Roll out, and say how it ended.
+def _refuse_with_resume(**given: str | bool) -> None:
+    """Refuse options that a rollout which is resumed has answered already.
 
     Raises:
-        RolloutError: not all devices have what they should.
-        KeyboardInterrupt: somebody interrupted it.
+        ConfigError: names all of them.
     """
-    with watching(plan) as view:
-        journal = journal_of(view.told)
-        rollout = journal.state.release
-        console.step(f"rollout {rollout} to {_devices(len(plan.devices))}")
-
-        def release(device: PlannedDevice) -> str:
-            return rollout if plan.action == "rollback" else plan.release_of(device, rollout)
-
-        sessions = Sessions(opener_for(plan.app, release), release)
-        layers = layers_for(Store(default_root()))
-        work = OneDevice(plan, journal, sessions, layers, catalog, view)
-        try:
-            state = Rollout(plan, journal, sessions, work, view.confirm).run()
-        except KeyboardInterrupt:
-            _tell_interrupted(plan, journal.state)
-            raise
-    _tell(plan, state, json=json)
+    named = [f"--{name}" for name, value in given.items() if value]
+    if named:
+        raise ConfigError(
+            f"--resume goes on with the plan of the rollout, and {' and '.join(named)} would "
+            "change it",
+            fix="leave one of them out",
+        )
 
 
-def _tell_interrupted(plan: Plan, state: State) -> None:
-    under_way = [
-        name
-        for name, one in state.devices.items()
-        if one.phase == "returning" or (one.phase == "swapping" and one.result is None)
-    ]
-    left = sum(one.result is None for one in state.devices.values()) - len(under_way)
-    said = f"; {shortened(under_way)} end by themselves what they have begun" if under_way else ""
-    console.warn(
-        f"rollout {state.release} was interrupted: {_devices(max(left, 0))} of "
-        f"{len(plan.devices)} not begun{said}; `invoke deploy --resume` goes on"
-    )
+def _request(catalog: Catalog, deploy: str, group: str, device: str) -> "Request":
+    """Return what is asked for with deploy.yaml.
+
+    Raises:
+        ConfigError: it is missing or wrong, or says nothing of images.
+        NothingSelectedError: it has no such devices.
+    """
+    from jetship.fleet.planning import Request
+
+    deployment, fleet = load_fleet(Path(deploy), catalog)
+    if not fleet.devices:
+        raise NothingSelectedError(
+            f"{deploy} has no devices",
+            fix="add `fleet: {devices: [{name: one, address: user@host, board: orin}]}` to it",
+        )
+    devices = fleet.select(groups=_listed(group), devices=_listed(device))
+    named = required_image(deployment, deploy)
+    return Request(catalog, Path(deploy), deployment, named, devices)
 
 
-def _tell(plan: Plan, state: State, *, json: bool) -> None:
+def _listed(names: str) -> list[str]:
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
+def _show(plan: "Plan", lacking: dict[str, str], *, json: bool) -> None:
+    """Print a plan, and for which targets there is no image."""
+    from jetship.fleet.tables import plan_text
+
+    if json:
+        console.emit_json({"plan": plan.to_json(), "lacking": lacking})
+        return
+    console.emit(plan_text(plan))
+    for target, why in lacking.items():
+        console.warn(f"{target} has no image to roll out: {why}")
+
+
+def _tell(plan: "Plan", state: "State", *, json: bool) -> None:
     """Say how a rollout ended.
 
     Raises:
         RolloutError: not all devices have what they should; lists the others.
     """
+    from jetship.fleet.outcome import document, failure, summary
+
+    error = failure(plan, state)
     if json:
-        console.emit_json(_document(plan, state))
-    wrong = {name: one for name, one in state.devices.items() if one.result not in plan.good}
-    what = "the image" if plan.action == "deploy" else "what they had before"
-    good = f"{len(plan.devices) - len(wrong)} of {_devices(len(plan.devices))}"
-    if not wrong:
-        console.note(f"rollout {state.release}: {good} have {what}")
-        return
-    error = RolloutError(
-        f"rollout {state.release}: {good} have {what}",
-        why="\n       ".join(_reasons(state, wrong)),
-        fix="mend what is named and run it again: devices that have it are left alone; "
-        "`invoke status` shows what each runs",
-    )
-    raise Reported(error) if json else error
-
-
-def _reasons(state: State, wrong: Mapping[str, Standing]) -> Iterator[str]:
-    if state.stopped:
-        yield f"it was stopped: {state.stopped}"
-    for name, one in wrong.items():
-        if one.result is not None:
-            yield f"{name} {one.result}" + (f": {one.reason}" if one.reason else "")
-    skipped = [name for name, one in wrong.items() if one.result is None]
-    if skipped:
-        yield f"not begun: {shortened(skipped, SHOWN_SKIPPED)}"
-
-
-def _document(plan: Plan, state: State) -> dict[str, Any]:
-    waves = {name: number for number, wave in enumerate(plan.waves) for name in wave.devices}
-    images = {image.target: image for image in plan.images}
-    rows = []
-    for device in plan.devices:
-        one, image = state.devices[device.name], images.get(device.target)
-        rows.append(
-            {
-                "name": device.name,
-                "address": device.address,
-                "board": device.board,
-                "target": device.target,
-                "image": image.name if image else None,
-                "image_id": image.id if image else None,
-                "wave": waves[device.name],
-                "result": one.result or "not begun",
-                "reason": one.reason or None,
-                "logs": one.logs or None,
-                "seconds": one.seconds,
-                "sent_bytes": one.sent_bytes,
-            }
-        )
-    return {
-        "release": state.release,
-        "action": plan.action,
-        "outcome": state.ended,
-        "stopped": state.stopped or None,
-        "devices": rows,
-    }
-
-
-def _devices(count: int) -> str:
-    return f"{count} device{'' if count == 1 else 's'}"
-
-
-def _watch(devices: Sequence[PlannedDevice], opener: Opener, *, json: bool) -> None:
-    """Ask again and again, until somebody has seen enough.
-
-    Raises:
-        ConfigError: nobody could see it.
-    """
-    if json or not console.stdout.is_terminal:
-        raise ConfigError("--watch draws on a terminal", fix="leave it out, or --json")
-    with (
-        contextlib.suppress(KeyboardInterrupt),
-        Live(_table(ask_all(devices, opener)), console=console.stdout) as live,
-    ):
-        while True:
-            time.sleep(WATCH_SECONDS)
-            live.update(_table(ask_all(devices, opener)))
-
-
-def _table(answers: Sequence[Answer]) -> Table:
-    table = Table(show_edge=False, pad_edge=False, header_style="bold")
-    for name in HEAD:
-        table.add_column(Text(name), overflow="fold")
-    for one in answers:
-        style = "red" if one.facts is None else "" if one.well else "yellow"
-        table.add_row(*(Text(cell, style) for cell in one.row()))
-    return table
-
-
-def _show_plan(plan: Plan, lacking: dict[str, str], *, json: bool) -> None:
-    if json:
-        console.emit_json({"plan": plan.to_json(), "lacking": lacking})
-        return
-    names = {image.target: image.name for image in plan.images}
-    rows = [
-        [
-            _wave_name(plan, number),
-            device.name,
-            device.address,
-            device.board,
-            device.target,
-            names.get(device.target, "no image"),
-        ]
-        for number, wave in enumerate(plan.waves)
-        for device in (plan.by_name[name] for name in wave.devices)
-    ]
-    console.emit(plain(["wave", "device", "address", "board", "target", "image"], rows))
-    for target, why in lacking.items():
-        console.warn(f"{target} has no image to roll out: {why}")
-
-
-def _wave_name(plan: Plan, number: int) -> str:
-    return "canary" if plan.waves[number].kind == "canary" else str(number)
+        console.emit_json(document(plan, state))
+    if error is not None:
+        raise Reported(error) if json else error
+    console.note(summary(plan, state))

@@ -5,24 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import docker
 from invoke.context import Context
 
-from jetship import console, pipeline
-from jetship.check.text import render
-from jetship.engine import architecture_of, connect, label_of
-from jetship.errors import CheckError, ConfigError, ImageError, NothingSelectedError
-from jetship.image.base import base_image, require_base
-from jetship.image.build import build_image, image_tag
-from jetship.image.runline import run_lines
-from jetship.image.smoke import smoke as run_smoke
-from jetship.image.stubs import emulation_stubs
-from jetship.image.wheelfile import libraries, read_wheel
-from jetship.store import Store, default_root, sha256_of
-from jetship.targets.catalog import Catalog
+from jetship import console
+from jetship.errors import ConfigError, ImageError
 from jetship.targets.deployment import matrix as github_matrix
-from jetship.targets.imageplan import ImagePlan
-from jetship.targets.model import Target
+from jetship.targets.imageplan import INDEX_FILE
 from jetship.tasks.command import Reported, command
 from jetship.tasks.request import (
     DEPLOY_FILE,
@@ -32,13 +20,12 @@ from jetship.tasks.request import (
     Asked,
     Given,
     Known,
-    deployment_of,
+    image_plan_of,
     targets_of,
     targets_of_file,
     wheel_for,
+    wheels_for,
 )
-from jetship.toolchain.own import OwnParts, OwnSupply
-from jetship.toolchain.prepare import prepare, prepare_base
 
 OPTIONS_HELP = {
     "wheel": "the wheel (default: the one in dist/ that was built for the target)",
@@ -48,12 +35,16 @@ OPTIONS_HELP = {
     "json": JSON_HELP,
 }
 BASE_HELP = "the base image, which the engine must have (default: the platform's own)"
+IMAGE_HELP = {
+    **OPTIONS_HELP,
+    "base": BASE_HELP,
+    "all": "every target of deploy.yaml, and an index of their images",
+    "index": f"with --all: the index's file (default: {INDEX_FILE} in the folder of the wheels)",
+    "compose": "write compose.yaml and the engine's settings for each board into this folder",
+}
 
 
-@command(
-    records={"asked": Asked, "given": Given, "known": Known},
-    help={**OPTIONS_HELP, "base": BASE_HELP},
-)
+@command(records={"asked": Asked, "given": Given, "known": Known}, help=IMAGE_HELP)
 def image(
     _: Context,
     *,
@@ -64,6 +55,9 @@ def image(
     deploy: str = str(DEPLOY_FILE),
     dist: str = "dist",
     base: str = "",
+    all: bool = False,  # noqa: A002
+    index: str = "",
+    compose: str = "",
     json: bool = False,
 ) -> None:
     """Put a checked wheel into a container image for its board.
@@ -73,18 +67,27 @@ def image(
     of the arch, with the device nodes of its L4T.
 
         invoke image --arch 6.2
+        invoke image --all --compose out
     """
+    from jetship.assembly import Maker
+    from jetship.engine import connect
+    from jetship.image.index import ImageIndex
+
     catalog = known.catalog(deploy)
-    targets = targets_of(catalog, asked, deploy=deploy)
+    _refuse_contradictions(asked, all=all, index=index, wheel=wheel, base=base)
+    targets = targets_of_file(catalog, deploy) if all else targets_of(catalog, asked, deploy=deploy)
     own = given.supply(catalog, deploy)
-    chosen = [
-        (target, wheel_for(target, given=wheel, dist=dist, own=own.of(target)))
-        for target in targets
-    ]
-    named = _image_plan(catalog, deploy)
-    client = connect()
-    settings: dict[str, Any] = {"client": client, "base": base, "own": own}
-    rows = [_assemble(catalog, target, path, named, **settings) for target, path in chosen]
+    chosen = wheels_for(targets, given=wheel, dist=dist, own=own)
+    deployment, plan = image_plan_of(catalog, deploy)
+    maker = Maker(catalog, plan, connect(), base, own)
+    made = maker.make_all(chosen)
+    rows = [maker.described(one) for one in made]
+    if all:
+        path = Path(index or Path(dist) / INDEX_FILE)
+        ImageIndex.of(made, catalog).write(path)
+        console.note(f"{path} says which image each target has")
+    if compose:
+        maker.write_compose(Path(compose), made, deployment.health)
     if json:
         console.emit_json({"images": rows})
         return
@@ -95,78 +98,15 @@ def image(
             console.emit(line["line"])
 
 
-def _assemble(
-    catalog: Catalog,
-    target: Target,
-    wheel: Path,
-    named: ImagePlan,
-    *,
-    client: docker.DockerClient,
-    base: str,
-    own: OwnSupply,
-) -> dict[str, Any]:
-    store = Store(default_root())
-    own_parts = own.of(target)
-    report = pipeline.check(wheel, target, store, own_parts)
-    if report.outcome != "pass":
-        console.text(render(report))
-        raise CheckError(
-            f"{wheel.name} is refused: its check for {target.id} says {report.outcome}",
-            fix="see the findings above",
-        )
-    platform = target.platform
-    if base:
-        require_base(client, base, platform)
-    else:
-        content = prepare_base(platform, store)
-        base = base_image(
-            platform=platform,
-            content=content,
-            store=store,
-            client=client,
-        )
-    made = build_image(
-        wheel=wheel,
-        target=target,
-        base=base,
-        repository=named.repository,
-        report=report,
-        client=client,
-    )
-    lines = run_lines(
-        target=target,
-        image=made.tag,
-        catalog=catalog,
-        command=named.smoke,
-        stubs=_emulation_stubs(target, wheel, store, own_parts),
-    )
-    return {
-        "target": target.id,
-        "wheel": str(wheel),
-        "image": made.tag,
-        "id": made.id,
-        "architecture": made.architecture,
-        "run": [{"title": row.title, "line": row.line, "note": row.note} for row in lines],
-    }
-
-
-def _emulation_stubs(target: Target, wheel: Path, store: Store, own_parts: OwnParts) -> Path | None:
-    """Return the stand-in libraries without which an emulated run cannot load the wheel."""
-    if target.platform.kind != "emulation":
-        return None
-    return emulation_stubs(dict(libraries(wheel)), prepare(target, store, own_parts), store)
-
-
-def _image_plan(catalog: Catalog, deploy: str) -> ImagePlan:
-    found = deployment_of(catalog, deploy)
-    if found is None or found.image is None:
-        lacks = "does not exist" if found is None else "has no `image`"
+def _refuse_contradictions(asked: Asked, *, all: bool, index: str, wheel: str, base: str) -> None:  # noqa: A002
+    """Refuse options that do not go together with --all, or only with it."""
+    if index and not all:
+        raise ConfigError("--index goes with --all", why="an index has every target of deploy.yaml")
+    if all and (not asked.nothing or wheel or base):
         raise ConfigError(
-            f"{deploy} {lacks}, which says the image's name and smoke command",
-            fix="add `image: {repository: my/ops, smoke: [python3, -c, pass]}` to it; jetship's "
-            "own deploy.yaml is an example with comments",
+            "--all takes targets, wheels and base images from deploy.yaml and the folder of wheels",
+            fix="leave --all out, or the options that name a target, --wheel and --base",
         )
-    return found.image
 
 
 @command(records={"asked": Asked, "known": Known}, help=OPTIONS_HELP)
@@ -187,24 +127,19 @@ def smoke(
 
         invoke image --arch 6.2 && invoke smoke --arch 6.2
     """
+    from jetship import assembly
+    from jetship.engine import connect
+
     catalog = known.catalog(deploy)
-    store = Store(default_root())
     targets = targets_of(catalog, asked, deploy=deploy)
-    named = _image_plan(catalog, deploy)
+    named = image_plan_of(catalog, deploy)[1]
     client = connect()
     own = Given().supply(catalog, deploy)
     answers = {}
     for target in targets:
-        path = wheel_for(target, given=wheel, dist=dist, own=own.of(target))
-        answers[target.id] = run_smoke(
-            target=target,
-            image=_image_of(path, target, named, client),
-            wheel=path,
-            command=named.smoke,
-            client=client,
-            toolchain=prepare(target, store, own.of(target)),
-            store=store,
-        )
+        parts = own.of(target)
+        path = wheel_for(target, given=wheel, dist=dist, own=parts)
+        answers[target.id] = assembly.try_out(target, path, named, client=client, own_parts=parts)
     console.emit_json(answers if json or len(answers) > 1 else next(iter(answers.values())))
     wrong = [name for name, answer in answers.items() if answer.get("ok") is not True]
     if wrong:
@@ -226,23 +161,6 @@ def _disagreements(answer: Mapping[str, Any]) -> str:
         " ".join(str(row[key]) for key in ("op", "device", "dtype", "case") if key in row)
         for row in bad
     )
-
-
-def _image_of(wheel: Path, target: Target, named: ImagePlan, client: docker.DockerClient) -> str:
-    """Return the name of the wheel's image, which must have been made."""
-    tag = image_tag(named.repository, read_wheel(wheel), target)
-    if architecture_of(client, tag) is None:
-        raise NothingSelectedError(
-            f"the engine has no image {tag}",
-            fix=f"invoke image --arch '{target.arch_list}' --platform {target.platform.name}",
-        )
-    if label_of(client, tag, "jetship.wheel.sha256") != sha256_of(wheel):
-        raise ImageError(
-            f"{tag} holds another wheel than {wheel}",
-            why="the wheel was built or changed after the image was made",
-            fix=f"invoke image --arch '{target.arch_list}' --platform {target.platform.name}",
-        )
-    return tag
 
 
 @command(

@@ -8,7 +8,6 @@ from typing import Any
 from invoke.context import Context
 
 from jetship import console
-from jetship import doctor as checks
 from jetship.errors import ToolMissingError
 from jetship.store import Store, default_root
 from jetship.targets.arch import Arch
@@ -17,8 +16,6 @@ from jetship.targets.model import Board, Platform
 from jetship.targets.parts import NamedPart
 from jetship.tasks.command import Reported, command
 from jetship.tasks.request import JSON_HELP, Known
-from jetship.toolchain.lock import fits, lock_path, write_lock
-from jetship.toolchain.sources import has_part, lock_part
 
 
 @command(records={"known": Known}, help={"json": JSON_HELP})
@@ -42,6 +39,9 @@ def targets(_: Context, *, known: Known, json: bool = False) -> None:
 
 
 def _platform_row(catalog: Catalog, platform: Platform, store: Store) -> dict[str, Any]:
+    from jetship.toolchain.lock import fits
+    from jetship.toolchain.sources import has_part
+
     return {
         "platform": platform.name,
         "title": platform.title,
@@ -163,6 +163,8 @@ def doctor(_: Context, *, fix: bool = False, json: bool = False) -> None:
 
     Exit status 0 if everything is there, 4 if something is missing.
     """
+    from jetship import doctor as checks
+
     results = checks.examine(Store(default_root()))
     if fix and any(not one.ok for one in results):
         checks.mend([one for one in results if not one.ok])
@@ -195,6 +197,9 @@ def pins(_: Context, *, known: Known, part: str = "") -> None:
         invoke pins --part cuda-12.4
         invoke pins --targets-file my-boards.yaml
     """
+    from jetship.toolchain.lock import lock_path, write_lock
+    from jetship.toolchain.sources import lock_part
+
     catalog = known.catalog()
     chosen = [catalog.part(part)] if part else _unlocked(catalog)
     if not chosen:
@@ -217,4 +222,6 @@ def pins(_: Context, *, known: Known, part: str = "") -> None:
 
 
 def _unlocked(catalog: Catalog) -> list[NamedPart]:
+    from jetship.toolchain.lock import fits
+
     return [named for named in catalog.parts.values() if not fits(named)]

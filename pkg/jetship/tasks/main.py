@@ -1,4 +1,9 @@
-"""The namespace of tasks, for `invoke` (through tasks.py) and for the `jetship` command."""
+"""The namespace of tasks, for `invoke` (through tasks.py) and for the `jetship` command.
+
+invoke wants the options of every task before it runs one. So the modules of this folder import at
+their top what options need, and inside a function what only its own task works with: otherwise
+`check` would wait for Docker's library and `targets` for the whole of the build.
+"""
 
 from invoke.collection import Collection
 
@@ -8,6 +13,7 @@ from jetship.tasks.caches import cache
 from jetship.tasks.check import check
 from jetship.tasks.fleet import deploy, rollback, status
 from jetship.tasks.images import image, matrix, smoke
+from jetship.tasks.k8s import k8s
 from jetship.tasks.machine import doctor, pins, targets
 from jetship.tasks.probe import probe
 from jetship.tasks.program import JetshipProgram
@@ -28,6 +34,7 @@ def namespace() -> Collection:
         status,
         rollback,
         schema,
+        k8s,
         toolchain,
         targets,
         doctor,

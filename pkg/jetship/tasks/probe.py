@@ -1,14 +1,12 @@
 """The task `probe`."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from invoke.context import Context
 
 from jetship import console
 from jetship.errors import ConfigError
-from jetship.probe import api
-from jetship.probe.record import Record, require_fitting
 from jetship.ssh import Login
 from jetship.store import Store, default_root
 from jetship.targets.catalog import Catalog
@@ -16,6 +14,9 @@ from jetship.targets.device import Address
 from jetship.targets.model import Platform
 from jetship.tasks.command import command
 from jetship.tasks.request import JSON_HELP, Known
+
+if TYPE_CHECKING:
+    from jetship.probe.record import Record
 
 
 @command(
@@ -53,6 +54,8 @@ def probe(
         invoke probe jetson@192.168.1.20
         invoke check some.whl --board xavier --jetpack 5.1.2 --libraries 192.168.1.20.probe
     """
+    from jetship.probe import api
+
     if len(device) != 1:
         raise ConfigError("name one device", fix="invoke probe USER@HOST")
     try:
@@ -83,7 +86,9 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _fits(record: Record, platform: Platform) -> bool:
+def _fits(record: "Record", platform: Platform) -> bool:
+    from jetship.probe.record import require_fitting
+
     # A Jetson's record fits no server of the same Python and torch, and the other way round.
     if bool(record.l4t) != bool(platform.l4t):
         return False
@@ -96,13 +101,13 @@ def _fits(record: Record, platform: Platform) -> bool:
     return True
 
 
-def _row(record: Record, fitting: list[str]) -> dict[str, Any]:
+def _row(record: "Record", fitting: list[str]) -> dict[str, Any]:
     facts = record.facts | {"l4t": record.l4t or None}
     return {"file": str(record.path), "facts": facts, "libraries": len(record.files),
             "platforms": fitting}  # fmt: skip
 
 
-def _told(record: Record, catalog: Catalog, fitting: list[str]) -> str:
+def _told(record: "Record", catalog: Catalog, fitting: list[str]) -> str:
     facts = record.facts
     words = [facts["model"] or facts["host"] or "a device", facts["machine"]]
     words += [f"L4T {record.l4t}"] if record.l4t else []

@@ -4,13 +4,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from jetship import console, yamlfile
-from jetship.build.origin import find_project
-from jetship.build.project import Project
 from jetship.errors import ConfigError, NothingSelectedError
-from jetship.pin import pin_of
 from jetship.store import Store
 from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.catalog import Catalog
@@ -21,6 +18,7 @@ from jetship.targets.deployment import (
     own_paths_of,
     targets_file_of,
 )
+from jetship.targets.imageplan import ImagePlan
 from jetship.targets.model import Target
 from jetship.targets.resolve import (
     DEFAULT_PLATFORM,
@@ -30,8 +28,10 @@ from jetship.targets.resolve import (
     resolve,
     resolve_id,
 )
-from jetship.toolchain.own import NOTHING_OWN, OwnParts, OwnSupply
-from jetship.toolchain.prepare import missing_parts
+from jetship.toolchain.ownparts import NOTHING_OWN, OwnParts, OwnSupply
+
+if TYPE_CHECKING:
+    from jetship.build.project import Project
 
 DEPLOY_FILE = Path("deploy.yaml")
 
@@ -77,8 +77,12 @@ class Asked:
 
     @property
     def together(self) -> "Asked":
-        """These options for one target with all archs; an id and --cpu-only name one anyway."""
-        return self if self.target or self.cpu_only else replace(self, fat=True)
+        """These options for one target with all archs, as one run of CMake makes them.
+
+        An id and --cpu-only name one anyway, and deploy.yaml says itself what goes together.
+        """
+        named = self.arch is not None or self.board
+        return replace(self, fat=True) if named and not (self.target or self.cpu_only) else self
 
 
 def targets_of(catalog: Catalog, asked: Asked, *, deploy: str) -> tuple[Target, ...]:
@@ -270,32 +274,68 @@ def deployment_of(catalog: Catalog, deploy: str) -> Deployment | None:
     return None
 
 
+def image_plan_of(catalog: Catalog, deploy: str) -> tuple[Deployment, ImagePlan]:
+    """Return deploy.yaml and its `image`, which has to be there.
+
+    Raises:
+        ConfigError: it is wrong, or says nothing of images.
+    """
+    found = deployment_of(catalog, deploy)
+    if found is None:
+        raise _no_image(deploy, "does not exist")
+    return found, required_image(found, deploy)
+
+
+def required_image(found: Deployment, deploy: str) -> ImagePlan:
+    """Return the `image` of a deploy.yaml, which has to be there.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if found.image is None:
+        raise _no_image(deploy, "has no `image`")
+    return found.image
+
+
+def _no_image(deploy: str, lacks: str) -> ConfigError:
+    return ConfigError(
+        f"{deploy} {lacks}, which says the image's name and smoke command",
+        fix="add `image: {repository: my/ops, smoke: [python3, -c, pass]}` to it; jetship's "
+        "own deploy.yaml is an example with comments",
+    )
+
+
+def named_project(catalog: Catalog, given: str, deploy: str) -> tuple[str, BuildSettings]:
+    """Return which project is meant, as `find_project` takes it, and how to build it.
+
+    That is the given one, deploy.yaml's, or the current folder. What deploy.yaml says of the build
+    is meant for the project that it names.
+
+    Raises:
+        ConfigError: deploy.yaml is wrong.
+    """
+    deployment = deployment_of(catalog, deploy)
+    if deployment is None:
+        return given or ".", BuildSettings()
+    folder = Path(deploy).parent / deployment.project
+    if not given:
+        return str(folder if folder.exists() else deployment.project), deployment.build
+    its = deployment.project == given or folder.resolve() == Path(given).resolve()
+    return given, deployment.build if its else BuildSettings()
+
+
 def project_of(
     catalog: Catalog, given: str, deploy: str, store: Store
-) -> tuple[Project, BuildSettings]:
-    """Return the project that is given, deploy.yaml's, or the current folder, and how to build it.
-
-    What deploy.yaml says of the build is meant for the project that it names.
+) -> "tuple[Project, BuildSettings]":
+    """Return the project that `named_project` means, and how to build it.
 
     Raises:
         ConfigError, DownloadError: there is no such project.
     """
-    deployment = deployment_of(catalog, deploy)
-    if given:
-        settings = BuildSettings()
-        project = find_project(given, store)
-        if deployment and (
-            deployment.project == given
-            or (Path(deploy).parent / deployment.project).resolve() == project.folder.resolve()
-        ):
-            settings = deployment.build
-        return project, settings
-    if deployment is None:
-        return find_project(".", store), BuildSettings()
-    folder = Path(deploy).parent / deployment.project
-    return find_project(str(folder if folder.exists() else deployment.project), store), (
-        deployment.build
-    )
+    from jetship.build.origin import find_project
+
+    named, settings = named_project(catalog, given, deploy)
+    return find_project(named, store), settings
 
 
 def require_files(wheels: Sequence[str]) -> None:
@@ -332,10 +372,14 @@ def wheel_for(target: Target, *, given: str, dist: str, own: OwnParts = NOTHING_
     if given:
         require_files([given])
         return Path(given)
+    from jetship.wheelarchive import pin_of
+
     wheels = sorted(Path(dist).glob("*.whl"))
     pins = [(wheel, pin_of(wheel)) for wheel in wheels]
     found = [wheel for wheel, pin in pins if pin is not None and pin.target == target.id]
     if not found:
+        from jetship.toolchain.prepare import missing_parts
+
         raise NothingSelectedError(
             f"{dist}/ has no wheel for {target.id}",
             fix=f"invoke build {_words(target)} --platform {target.platform.name}"
@@ -348,6 +392,29 @@ def wheel_for(target: Target, *, given: str, dist: str, own: OwnParts = NOTHING_
             fix="say which with --wheel FILE",
         )
     return found[0]
+
+
+def wheels_for(
+    targets: Sequence[Target], *, given: str, dist: str, own: OwnSupply
+) -> list[tuple[Target, Path]]:
+    """Return each target with its wheel, as `wheel_for` finds it.
+
+    Raises:
+        NothingSelectedError, ConfigError: some have none or several; what is wrong is told of all.
+    """
+    found, errors = [], []
+    for target in targets:
+        try:
+            found.append((target, wheel_for(target, given=given, dist=dist, own=own.of(target))))
+        except (NothingSelectedError, ConfigError) as error:
+            errors.append(error)
+    if len(errors) > 1 and not given:
+        kind = type(errors[0])
+        fixes = " && ".join(dict.fromkeys(error.fix for error in errors))
+        raise kind("; ".join(error.what for error in errors), fix=fixes)
+    if errors:
+        raise errors[0]
+    return found
 
 
 _PLACES = {"--sysroot": "DIR", "--cuda-home": "DIR", "--torch-wheel": "FILE"}

@@ -7,7 +7,6 @@ from invoke.context import Context
 
 from jetship import console
 from jetship.store import write_atomically
-from jetship.targets.schema import deployment_schema
 from jetship.tasks.command import command
 from jetship.tasks.request import DEPLOY_FILE, DEPLOY_HELP, Known
 
@@ -24,6 +23,8 @@ def schema(_: Context, *, known: Known, out: str = "", deploy: str = str(DEPLOY_
 
         invoke schema --out deploy.schema.json
     """
+    from jetship.targets.schema import deployment_schema
+
     text = json.dumps(deployment_schema(known.catalog(deploy)), indent=2, ensure_ascii=False)
     if not out:
         console.emit(text)

@@ -1,7 +1,7 @@
 """The task `toolchain`: what C++ projects build with, for CMake and by hand."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from invoke.context import Context
 
@@ -20,11 +20,10 @@ from jetship.tasks.request import (
     Known,
     targets_of,
 )
-from jetship.toolchain import export as exports
-from jetship.toolchain.cache import remember_export
-from jetship.toolchain.export import Exported
-from jetship.toolchain.model import Toolchain
-from jetship.toolchain.prepare import plan, prepare
+
+if TYPE_CHECKING:
+    from jetship.toolchain.export import Exported
+    from jetship.toolchain.model import Toolchain
 
 
 @command(
@@ -59,8 +58,12 @@ def toolchain(
         invoke toolchain --arch 6.2 --export ~/tx2
         cmake -B build -DCMAKE_TOOLCHAIN_FILE=~/tx2/aarch64-linux-gnu.cmake
     """
+    from jetship.toolchain import export as exports
+    from jetship.toolchain.cache import remember_export
+    from jetship.toolchain.prepare import plan, prepare
+
     catalog = known.catalog(deploy)
-    targets = targets_of(catalog, _together(asked), deploy=deploy)
+    targets = targets_of(catalog, asked.together, deploy=deploy)
     _require_sense(targets, export=export, copy=copy)
     if export:
         exports.require_own(Path(export).resolve())
@@ -82,12 +85,6 @@ def toolchain(
         _print(row)
 
 
-def _together(asked: Asked) -> Asked:
-    """Let several archs be one target, as one run of CMake makes them."""
-    named = asked.arch is not None or asked.board
-    return asked.together if named else asked
-
-
 def _require_sense(targets: tuple[Target, ...], *, export: str, copy: bool) -> None:
     if copy and not export:
         raise ConfigError("--copy says how to export", fix="name a folder with --export")
@@ -100,8 +97,10 @@ def _require_sense(targets: tuple[Target, ...], *, export: str, copy: bool) -> N
 
 
 def _row(
-    target: Target, prepared: Toolchain, exported: Exported | None, *, copy: bool
+    target: Target, prepared: "Toolchain", exported: "Exported | None", *, copy: bool
 ) -> dict[str, Any]:
+    from jetship.toolchain import export as exports
+
     return {
         "target": target.id,
         "toolchain": str(prepared.root),

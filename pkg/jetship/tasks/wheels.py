@@ -1,16 +1,11 @@
 """The task `build`."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from invoke.context import Context
 
-from jetship import console, pipeline
-from jetship.build.api import said_of_code
-from jetship.build.project import Project
-from jetship.check.findings import Report
-from jetship.check.text import render
-from jetship.pipeline import Produced
+from jetship import console
 from jetship.store import Store, default_root
 from jetship.targets.arch import Arch
 from jetship.targets.catalog import Catalog
@@ -24,11 +19,14 @@ from jetship.tasks.request import (
     Asked,
     Given,
     Known,
+    named_project,
     project_of,
     targets_of,
 )
-from jetship.toolchain.own import OwnSupply, examine
-from jetship.toolchain.prepare import is_prepared, plan
+
+if TYPE_CHECKING:
+    from jetship.check.findings import Report
+    from jetship.pipeline import Produced
 
 
 @command(
@@ -38,7 +36,8 @@ from jetship.toolchain.prepare import is_prepared, plan
         "torch-scatter==2.1.2 (default: deploy.yaml's, or this folder)",
         "deploy": DEPLOY_HELP,
         "dist": DIST_HELP,
-        "dry": "print what would be built, and build nothing",
+        "dry": "print what would be built, what of it is in the cache and what would be fetched; "
+        "build and fetch nothing",
         "verify": "build once more in another folder, with an empty cache, and compare the bytes",
         "rebuild": "build even where nothing has changed since the last time",
         "json": JSON_HELP,
@@ -73,12 +72,19 @@ def build(
     catalog = known.catalog(deploy)
     targets = targets_of(catalog, asked, deploy=deploy)
     store = Store(default_root())
-    opened, settings = project_of(catalog, project, deploy, store)
     own = given.supply(catalog, deploy)
-    _announce(catalog, targets)
     if dry:
-        _print_plan(targets, opened, own, json=json)
+        from jetship.tasks.buildplan import print_plan, what_is_named
+
+        named, _settings = named_project(catalog, project, deploy)
+        planned = what_is_named(named, store)
+        _announce(catalog, targets)
+        print_plan(targets, planned, own, store, json=json)
         return
+    from jetship import pipeline
+
+    opened, settings = project_of(catalog, project, deploy, store)
+    _announce(catalog, targets)
     request = pipeline.Request(opened, Path(dist), own, settings, rebuild, verify)
     results = pipeline.produce(request, targets, store)
     if json:
@@ -121,55 +127,15 @@ def _runs(catalog: Catalog, board: Board) -> str:
     return f"for {board.title} ({board.arch}) itself: --platform {' or '.join(board.platforms)}"
 
 
-def _print_plan(
-    targets: tuple[Target, ...], project: Project, own: OwnSupply, *, json: bool
-) -> None:
-    store = Store(default_root())
-    rows = []
-    for target in targets:
-        parts = own.of(target)
-        toolkit = plan(target, parts).cuda  # raises where a part is missing
-        given = examine(parts, target.platform)
-        nvcc = toolkit.part.version if toolkit else ""
-        if "cuda" in given:
-            nvcc = given["cuda"].cuda_version
-        row = {
-            "target": target.id,
-            "project": project.title,
-            "arch_list": target.arch_list,
-            "platform": target.platform.name,
-            "cuda": target.platform.cuda.version,
-            "nvcc": nvcc if target.code else None,
-            "torch": target.platform.torch.version,
-            "python": target.platform.python.version,
-            "local_version": target.local_version,
-            "own_parts": parts.named,
-            "toolchain_ready": is_prepared(target, store, parts),
-        }
-        rows.append(row)
-    if json:
-        console.emit_json({"plan": rows})
-        return
-    for target, row in zip(targets, rows, strict=True):
-        ready = "toolchain is ready" if row["toolchain_ready"] else "toolchain will be downloaded"
-        own_names = ", ".join(own.of(target).named)
-        ready += f", with your own {own_names}" if own_names else ""
-        for_cuda = f"for CUDA {row['cuda']}, " if target.code else ""
-        console.emit(
-            f"{row['target']}: {row['project']}, {said_of_code(target, str(row['nvcc']))}, "
-            f"{for_cuda}torch {row['torch']}, Python {row['python']} -> "
-            f"+{row['local_version']} ({ready})"
-        )
-
-
-def _as_json(result: Produced) -> dict[str, Any]:
+def _as_json(result: "Produced") -> dict[str, Any]:
     wheel = result.wheel
+    log = wheel.log if wheel else result.log
     return {
         "target": result.target.id,
         "wheel": str(wheel.path) if wheel else None,
         "sha256": wheel.sha256 if wheel else None,
         "seconds": round(wheel.seconds, 1) if wheel else None,
-        "log": str(wheel.log) if wheel else None,
+        "log": str(log) if log else None,
         "unchanged": wheel.cache is None if wheel else None,
         "objects_cached": wheel.cache.hits if wheel and wheel.cache else None,
         "objects_compiled": wheel.cache.misses if wheel and wheel.cache else None,
@@ -179,7 +145,9 @@ def _as_json(result: Produced) -> dict[str, Any]:
     }
 
 
-def _print_wheels(results: list[Produced]) -> None:
+def _print_wheels(results: "list[Produced]") -> None:
+    from jetship.check.text import render
+
     for result in results:
         if result.report is not None and result.error is not None:
             console.text(render(result.report))
@@ -190,15 +158,20 @@ def _print_wheels(results: list[Produced]) -> None:
             console.note(
                 f"{size:.0f} KiB, {built} in {result.wheel.seconds:.0f} s; check passed"
                 + (" on derived evidence" if result.report.is_derived else "")
-                + (f", {accepted} findings accepted for this platform only" if accepted else "")
+                + (f", {_findings(accepted)} accepted for this platform only" if accepted else "")
                 + f" (`invoke check {result.wheel.path}` shows all)"
             )
-            _note_missing_code(result.report)
+            _note_code(result.report)
             console.emit(str(result.wheel.path))
 
 
-def _note_missing_code(report: Report) -> None:
-    """Say of a wheel that was built for a GPU that it has nothing for one, and why that is fine."""
+def _findings(number: int) -> str:
+    return f"{number} finding{'s' if number > 1 else ''}"
+
+
+def _note_code(report: "Report") -> None:
+    """Say what wheel or torch has no device code, though the check passed."""
     for finding in report.findings:
-        if finding.rule == "device-code" and "no device code" in finding.reason:
+        none = finding.rule == "device-code" and "no device code" in finding.reason
+        if none or (finding.rule == "torch-code" and finding.outcome == "unknown"):
             console.note(f"{finding.subject}: {finding.reason}")

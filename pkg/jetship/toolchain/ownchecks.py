@@ -16,8 +16,8 @@ from packaging.version import InvalidVersion, Version
 from jetship import console, proc
 from jetship.elf import MAGIC, ElfError, ElfFile, read_elf, version_key
 from jetship.errors import ConfigError, ToolMissingError
-from jetship.pin import DAMAGED
 from jetship.targets.model import Platform
+from jetship.wheelarchive import DAMAGED
 
 BUILD_MACHINE = "x86_64"
 _TORCH_FIX = "name a torch-*.whl file"

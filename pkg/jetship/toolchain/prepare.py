@@ -13,10 +13,10 @@ from jetship.store import Store
 from jetship.targets.model import Platform, Target
 from jetship.targets.parts import NamedPart
 from jetship.toolchain import layout, own, wrappers
-from jetship.toolchain.imagetree import export_image
 from jetship.toolchain.lock import fits, require_fitting
 from jetship.toolchain.model import Toolchain
-from jetship.toolchain.own import NOTHING_OWN, Given, OwnParts
+from jetship.toolchain.own import Given
+from jetship.toolchain.ownparts import NOTHING_OWN, OwnParts
 from jetship.toolchain.sources import has_part, make_part
 
 
@@ -251,6 +251,9 @@ def given_links(platform: Platform, own_parts: OwnParts, store: Store) -> dict[s
     """
     links = own.examine(own_parts, platform)
     if own_parts.image:
+        # Docker's library takes long to import, and few runs name an image.
+        from jetship.toolchain.imagetree import export_image  # noqa: PLC0415
+
         tree = export_image(own_parts.image, platform, store)
         links |= own.own_image(tree, platform, with_torch=own_parts.torch_wheel is None)
     if own_parts.torch_wheel:

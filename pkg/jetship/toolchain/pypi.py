@@ -18,6 +18,7 @@ from jetship.toolchain.progress import watch_folder
 # pip matches platform tags literally, so every manylinux level that a build may carry is named.
 MANYLINUX_GLIBC_MINORS = range(17, 40)
 SHOWN_VERSIONS = 5
+NO_ANSWER = "the package index does not answer"
 
 
 def fetch(store: Store, source: WheelSource, files: Sequence[Locked]) -> list[Path]:
@@ -108,7 +109,7 @@ def pip_reason(output: str) -> str:
     broken = re.findall(r"after connection broken by '(.+)': ", output)
     if broken:
         reason = broken[-1].rpartition(": ")[2].rstrip("'\")")
-        return f"the package index does not answer: {reason}"
+        return f"{NO_ANSWER}: {reason}"
     said = [line for line in output.splitlines() if line.startswith("ERROR")]
     return "; ".join(line.removeprefix("ERROR: ") for line in said[-2:])
 

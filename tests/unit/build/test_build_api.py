@@ -238,7 +238,15 @@ def test_the_cause_of_a_commands_failure_is_known_with_the_jobs(build, counted):
     settings = BuildSettings(before_build=((sys.executable, "-c", script),))
     with pytest.raises(BuildError) as caught:
         build(counted, settings=settings)
-    assert caught.value.fix.startswith("build on a machine with more; the whole log is ")
+    assert caught.value.fix.startswith("build on a machine with more memory; the whole log is ")
+
+
+def test_a_command_that_a_signal_ends_names_it(build, counted):
+    script = "import os; os.kill(os.getpid(), 9)"
+    settings = BuildSettings(before_build=((sys.executable, "-c", script),))
+    with pytest.raises(BuildError, match="before_build was ended by SIGKILL") as caught:
+        build(counted, settings=settings)
+    assert "with more memory" in caught.value.fix
 
 
 def test_a_command_that_hangs_is_stopped(build, counted, tmp_path):
@@ -250,3 +258,16 @@ def test_a_command_that_hangs_is_stopped(build, counted, tmp_path):
         build(counted, settings=settings)
     assert str(tmp_path / "logs") in caught.value.fix
     assert counted.runs == 0
+
+
+def test_a_build_that_never_began_leaves_no_log_of_another(build, counted, tmp_path, monkeypatch):
+    built = build(counted)
+    assert built.log.is_file()
+
+    def fingerprint(*_):
+        raise DownloadError("the disk is full")
+
+    monkeypatch.setattr(api, "fingerprint", fingerprint)
+    with pytest.raises(DownloadError):
+        build(counted)
+    assert not built.log.exists()

@@ -1,7 +1,8 @@
 """Causes of failures in what real programs print; each line below was printed by one."""
 
 import pytest
-from jetship.build.causes import find_cause
+from jetship.build.causes import REPORT, Cause, Said
+from jetship.build.causes import find_cause as find
 
 LD = "/t/usr/bin/../lib/gcc-cross/aarch64-linux-gnu/11/../../../../aarch64-linux-gnu/bin/ld"
 MEMORY = {
@@ -20,6 +21,26 @@ MEMORY = {
         "a compiler",
     "Killed\nninja: build stopped: subcommand failed.": "a compiler",
     "make: *** [Makefile:2: big.o] Killed": "a compiler",
+}  # fmt: skip
+KILLED = [
+    "subprocess.CalledProcessError: Command '['cmake', '.']' died with <Signals.SIGKILL: 9>.",
+    "error: command '/t/bin/aarch64-linux-gnu-g++' failed with exit code -9",
+    "FAILED: [code=137] build/op.o",
+    "a compiling process was ended by SIGKILL (jetship)",
+]
+CRASHED = {
+    "cc1plus: internal compiler error: Segmentation fault\n0x7f39 ???": ("cc1plus", "SIGSEGV"),
+    "cc1plus: internal compiler error: Bus error": ("cc1plus", "SIGBUS"),
+    "g++: internal compiler error: Segmentation fault signal terminated program cc1plus":
+        ("cc1plus", "SIGSEGV"),
+    "nvcc error   : 'cicc' died due to signal 11 (Invalid memory reference)": ("cicc", "SIGSEGV"),
+    "subprocess.CalledProcessError: Command '['/b/ops', '-c']' died with <Signals.SIGSEGV: 11>.":
+        ("/b/ops", "SIGSEGV"),
+    "error: command '/t/bin/g++' failed with exit code -11": ("/t/bin/g++", "SIGSEGV"),
+    "a compiling process was ended by SIGSEGV (jetship)": ("a compiling process", "SIGSEGV"),
+    "FAILED: [code=139] build/op.o \nc++ -c op.cpp": ("the compiler of build/op.o", "SIGSEGV"),
+    "make: *** [Makefile:2: x] Segmentation fault": ("a program", "SIGSEGV"),
+    "Segmentation fault (core dumped)": ("a program", "SIGSEGV"),
 }  # fmt: skip
 NETWORK = [
     "urllib.error.URLError: <urlopen error [Errno 111] Connection refused>",
@@ -60,10 +81,13 @@ OTHERS = [
     "class MemoryErrorHandler: pass\nRuntimeError: no MemoryError here",
     f"{LD}: skipping incompatible /a/libm.so when searching for -lm\n{LD}: cannot find -lmissing",
     "ptxas error   : Entry function 'f' uses too much shared data (0x10000 bytes, 0xc000 max)",
-    "nvcc error   : 'cicc' died due to signal 11 (Invalid memory reference)",
     "undefined reference to `nvidia_smi'",
     "warning: nvidia-smi: command not found",
 ]  # fmt: skip
+
+
+def find_cause(log: str, jobs: str, status: int = 1) -> Cause | None:
+    return find(Said(log, jobs, status))
 
 
 @pytest.mark.parametrize(("log", "program"), MEMORY.items(), ids=lambda text: text[:30])
@@ -75,7 +99,7 @@ def test_memory_that_runs_out_is_told_with_the_jobs_that_took_it(log, program):
 
 def test_one_job_alone_cannot_be_made_fewer():
     (log, *_) = MEMORY
-    assert find_cause(log, "1").fix == "build on a machine with more"
+    assert find_cause(log, "1").fix == "build on a machine with more memory"
 
 
 @pytest.mark.parametrize("log", NETWORK, ids=lambda text: text[:30])
@@ -112,3 +136,134 @@ def test_what_a_project_went_on_without_is_not_why_its_code_does_not_compile(bef
 def test_memory_counts_although_compilers_complain_because_of_it():
     (log, *_) = MEMORY
     assert "out of memory" in find_cause(COMPILER + log, "2").what
+
+
+@pytest.mark.parametrize("log", KILLED, ids=lambda text: text[:30])
+def test_what_was_killed_ran_out_of_memory_probably(log):
+    cause = find_cause(f"building\n{log}\nmore", "4")
+    assert "SIGKILL" in cause.what
+    assert cause.what.endswith("probably because memory ran out, with MAX_JOBS=4")
+    assert cause.fix == "set MAX_JOBS to less than 4"
+
+
+@pytest.mark.parametrize(("log", "named"), CRASHED.items(), ids=lambda text: text[:30])
+def test_a_program_that_crashes_is_named_with_its_signal_and_is_not_the_projects_fault(log, named):
+    cause = find_cause(f"building\n{log}\nmore", "4")
+    program, name = named
+    assert cause.what == f"{program} crashed ({name}), with MAX_JOBS=4"
+    assert "MAX_JOBS=1" in cause.fix
+    assert REPORT in cause.fix
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (-9, "SIGKILL ended its process, probably because memory ran out, with MAX_JOBS=2"),
+        (-11, "the build crashed: SIGSEGV ended its process"),
+        (-15, "somebody sent SIGTERM to its process"),
+        (-42, "signal 42 ended its process"),
+        (0, "ended, with success, and made no wheel"),
+    ],
+)
+def test_the_end_of_the_process_is_a_cause_where_nothing_else_is(status, words):
+    assert words in find_cause("running build_ext\n", "2", status).what
+    assert "out of memory in cicc" in find_cause(
+        "nvcc error   : 'cicc' died due to signal 9 (Kill signal)", "2", status
+    ).what  # fmt: skip
+
+
+NO_WHEEL = """\
+running egg_info
+no CUDA here: nothing to be built
+Traceback (most recent call last):
+  File "/env/setuptools/build_meta.py", line 125, in _file_with_extension
+    raise ValueError(
+ValueError: No distribution was found. Ensure that `setup.py` is not empty ...
+"""
+
+
+def test_a_setup_py_that_makes_no_wheel_is_told_with_its_last_words():
+    cause = find_cause(NO_WHEEL, "2")
+    assert cause.what == "the project's setup.py ended, with success, and made no wheel"
+    assert cause.why == "the last that it said: no CUDA here: nothing to be built"
+    assert find_cause("", "2", 0).why == "it said nothing"
+
+
+# As Python prints it for a setup.py that imports a module of its own.
+DOWNLOADS = """\
+Traceback (most recent call last):
+  File "/usr/lib/python3.11/urllib/request.py", line 1348, in do_open
+    h.request(req.get_method(), req.selector, req.data, headers,
+ConnectionRefusedError: [Errno 111] Connection refused
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/env/setuptools/build_meta.py", line 317, in run_setup
+    exec(code, locals())
+  File "<string>", line 7, in <module>
+%s  File "/usr/lib/python3.11/urllib/request.py", line 1351, in do_open
+    raise URLError(err)
+urllib.error.URLError: <urlopen error [Errno 111] Connection refused>
+"""
+OF_A_MODULE = '  File "/src/ops/tools/fetch.py", line 3, in kernels\n    urlopen(URL)\n'
+
+
+@pytest.mark.parametrize(
+    ("frames", "place"),
+    [("", "setup.py, line 7"), (OF_A_MODULE, "/src/ops/tools/fetch.py, line 3")],
+)
+def test_of_a_traceback_the_line_of_the_project_and_the_reason_are_shown(frames, place):
+    cause = find(Said(DOWNLOADS % frames, "2", folder="/src/ops/"))
+    reason = "urllib.error.URLError: <urlopen error [Errno 111] Connection refused>"
+    assert cause.why == f"{place}: {reason}"
+
+
+def test_the_program_that_did_not_reach_the_network_says_so_itself():
+    log = "running build_ext\ncurl: (6) Could not resolve host: nohost.invalid\nmore\n"
+    assert find_cause(log, "2").why == "curl: (6) Could not resolve host: nohost.invalid"
+
+
+# As the stand-in prints them.
+UNANSWERED = """\
+note: setup.py, line 3 was told that there is no torch.zeros
+Traceback (most recent call last):
+  File "<string>", line 3, in <module>
+  File "/x/jetship/build/standin/torch/_standin.py", line 57, in __getattr__
+    raise unanswered("%s.%s" % (module, name))
+AttributeError: setup.py, line 3 asks for torch.zeros of torch 2, which jetship cannot answer for s.
+"""
+DEFECT = """\
+Traceback (most recent call last):
+  File "<string>", line 3, in <module>
+  File "/x/jetship/build/standin/torch/cuda/__init__.py", line 70, in get_device_capability
+    return tuple(FACTS["code"][device])
+                 ~~~~~^^^^^^^^
+KeyError: 'code'
+"""
+AS_TORCH = DEFECT.replace("return tuple", "raise AssertionError").replace(
+    "KeyError", "AssertionError"
+)
+THROUGH_IT = DEFECT.replace(
+    "KeyError", '  File "/env/setuptools/build_ext.py", line 9, in run\n    build()\nKeyError'
+)
+OF_THE_PROJECT = DEFECT.replace("jetship/build/standin/torch", "ops/torch")
+
+
+def test_what_the_stand_in_cannot_answer_is_to_be_reported_and_not_mended():
+    cause = find_cause(UNANSWERED, "2")
+    assert cause.what == "the project asks of torch what jetship cannot answer"
+    assert cause.why == "setup.py, line 3 asks for torch.zeros of torch 2"
+    assert cause.fix.endswith(REPORT)
+    assert find_cause(UNANSWERED.partition("Traceback")[0] + COMPILER, "2") is None
+
+
+def test_a_defect_of_the_stand_in_is_jetships_own():
+    cause = find_cause(DEFECT, "2")
+    assert (cause.why, cause.fix) == ("KeyError: 'code'", REPORT)
+    assert "no fault of the project" in cause.what
+
+
+@pytest.mark.parametrize("log", [AS_TORCH, THROUGH_IT, OF_THE_PROJECT])
+def test_what_the_stand_in_raises_as_torch_does_or_calls_is_the_projects_matter(log):
+    assert find_cause(log, "2") is None

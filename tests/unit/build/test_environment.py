@@ -6,7 +6,7 @@ import sys
 import pytest
 from jetship import proc
 from jetship.build import environment
-from jetship.build.causes import find_cause
+from jetship.build.causes import Said, find_cause
 from jetship.build.environment import (
     LEAKING_VARIABLES,
     CrossEnvironment,
@@ -15,6 +15,7 @@ from jetship.build.environment import (
     max_jobs,
 )
 from jetship.targets.model import Target
+from jetship.toolchain.layout import write_program
 from jetship.toolchain.model import Toolchain
 
 
@@ -197,6 +198,22 @@ def test_whoever_asks_for_the_compute_capability_means_the_targets(toolchain, fa
 
 
 @pytest.mark.parametrize(
+    ("name", "own"),
+    [("gcc", "gcc"), ("cc", "gcc"), ("g++", "g++"), ("c++", "g++"), ("cpp", "cpp")],
+)
+def test_a_compiler_that_is_called_by_its_plain_name_is_the_targets(cross, toolchain, name, own):
+    compiler = toolchain.bin / f"aarch64-linux-gnu-{own}"
+    write_program(compiler, '#!/bin/sh\nprintf "%s|" "$0" "$@"\n')
+    done = proc.run([name, "-c", "a b.c", "*"], env=compose({"PATH": "/usr/bin:/bin"}, cross, {}))
+    assert done.stdout == f"{compiler}|-c|a b.c|*|", done.stderr
+
+
+@pytest.mark.parametrize("name", ["as", "ld", "gcc-12", "clang"])
+def test_other_programs_of_this_machine_are_left_alone(cross, name):
+    assert not (cross.folder / "bin" / name).exists()
+
+
+@pytest.mark.parametrize(
     "words", [(), ("-L",), ("--query-gpu=name",), ("--query-gpu=name,compute_cap",)]
 )
 def test_nothing_else_is_known_of_a_gpu_that_is_not_here(cross, words):
@@ -205,7 +222,7 @@ def test_nothing_else_is_known_of_a_gpu_that_is_not_here(cross, words):
     assert (
         done.stderr == "nvidia-smi: the GPU of sm62-debian-12 is not here to be asked (jetship)\n"
     )
-    assert "asks nvidia-smi" in find_cause(done.stderr, "1").what
+    assert "asks nvidia-smi" in find_cause(Said(done.stderr, "1")).what
 
 
 def test_a_target_without_device_code_has_no_gpu(toolchain, debian_12, tmp_path):

@@ -11,10 +11,11 @@ from jetship.build.wheelfile import Wheel
 from jetship.elf import ElfFile
 from jetship.errors import BuildError
 from jetship.fatbin import DeviceImage
-from jetship.pin import Pin, pin_of
+from jetship.pin import Pin
 from jetship.targets.arch import Arch
 from jetship.targets.model import Target
 from jetship.targets.resolve import resolve
+from jetship.wheelarchive import pin_of
 from packaging.specifiers import SpecifierSet
 from packaging.tags import parse_tag
 

@@ -220,3 +220,37 @@ def test_a_project_with_an_impossible_build_system_is_told(build):
     with pytest.raises(BuildError, match="the project cannot be built") as caught:
         build({"pyproject.toml": '[build-system]\nbuild-backend = "x"\n'})
     assert "requires" in caught.value.why
+
+
+REAL = {"pyproject.toml": '[build-system]\nrequires = ["setuptools"]\n'}
+
+
+@pytest.mark.parametrize(
+    ("setup", "what", "why"),
+    [
+        ("raise SystemExit(0)", "ended, with success, and made no wheel", "it said nothing"),
+        ("print('no CUDA', flush=True); import os; os._exit(0)", "made no wheel", "no CUDA"),
+        ("import os; os._exit(3)", "did not build", "without a word, with exit status 3"),
+        ("import os; os.kill(os.getpid(), 11)", "SIGSEGV ended", "without a word"),
+        ("import os; os.kill(os.getpid(), 9)", "memory ran out, with MAX_JOBS=1", "without a word"),
+        ("import torch\ntorch.zeros(3)", "jetship cannot answer", "setup.py, line 2"),
+    ],
+)
+def test_setuptools_and_a_setup_py_that_ends_in_a_way_of_its_own(build, tmp_path, setup, what, why):
+    with pytest.raises(BuildError, match=what) as caught:
+        build(REAL | {"setup.py": setup})
+    assert why in caught.value.why
+    assert "Traceback" not in caught.value.why
+    assert f"the whole log is {tmp_path / 'log'}" in caught.value.fix
+
+
+PASSING_ON = {
+    "pyproject.toml": PYPROJECT,
+    "own.py": "from setuptools.build_meta import *\nprint('by way of our own', flush=True)\n",
+    "setup.py": "from setuptools import setup\nsetup(name='ops', version='3', py_modules=[])\n",
+}
+
+
+def test_a_backend_of_the_projects_own_may_pass_on_to_setuptools(build, tmp_path):
+    assert build(PASSING_ON).name == "ops-3-py3-none-any.whl"
+    assert "by way of our own" in (tmp_path / "log").read_text()

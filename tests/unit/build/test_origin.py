@@ -178,18 +178,67 @@ def test_a_requirement_is_downloaded_and_nothing_of_it_is_run(index, store):
     assert list((store.root / "tmp").iterdir()) == []
 
 
-@pytest.mark.parametrize("text", ["ops", "torch-scatter", "my_ops", "./none", "none/deeper", ""])
-def test_a_bare_name_or_a_missing_path_is_no_requirement(index, store, text):
+@pytest.fixture
+def here(tmp_path, write, monkeypatch):
+    """A current folder with two projects in it."""
+    folder = write(tmp_path / "here", {"my_ops/setup.py": "", "csrc/setup.py": ""})
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.mark.parametrize("text", ["ops", "ops>=1", "ops==1.2"])
+def test_a_name_is_a_requirement_with_and_without_a_version(index, store, here, text):
+    assert find_project(text, store).title == "ops-1.2"
+    ((words, _),) = index.calls
+    assert words[-1] == text
+
+
+@pytest.mark.parametrize(
+    "text", ["./none", "none/deeper", "none.tar.gz", "none.whl", "no_such_folder/", "../x"]
+)
+def test_a_missing_path_is_no_requirement(index, store, here, text):
     with pytest.raises(ConfigError, match="does not exist") as caught:
-        find_project(text or "none.tar.gz", store)
+        find_project(text, store)
     assert caught.value.fix
     assert index.calls == []
 
 
-def test_a_bare_name_is_told_how_to_name_a_version(index, store):
-    with pytest.raises(ConfigError) as caught:
-        find_project("torch-scatter", store)
-    assert "torch-scatter==VERSION" in caught.value.fix
+@pytest.mark.parametrize(
+    ("text", "folder"), [("my_op", "my_ops"), ("my-ops", "my_ops"), ("cscr", "csrc")]
+)
+def test_a_folder_that_is_mistyped_does_not_become_somebody_elses_code(
+    index, store, here, text, folder
+):
+    with pytest.raises(ConfigError, match=f"no such folder, but there is {folder}\n") as caught:
+        find_project(text, store)
+    assert f"{text}==VERSION" in caught.value.fix
+    assert index.calls == []
+    assert find_project(f"{text}==1.2", store).title == "ops-1.2"
+
+
+def test_a_name_that_is_neither_folder_nor_project_is_told_as_both(index, store, here):
+    index.said = NOT_FOUND.format("none").replace("ops==9", "none")
+    with pytest.raises(DownloadError, match="the package index has no sdist of none") as caught:
+        find_project("none", store)
+    assert "there is no folder none here either" in caught.value.why
+    assert "name their folder" in caught.value.fix
+
+
+BROKEN = (
+    "WARNING: Retrying (Retry(total=1)) after connection broken by 'NewConnectionError(': "
+    "[Errno 111] Connection refused')': /simple/ops/\n" + NOT_FOUND.format("none")
+)
+
+
+@pytest.mark.parametrize("text", ["ops==9", "ops"])
+def test_an_index_that_does_not_answer_is_not_one_that_has_no_such_project(
+    index, store, here, text
+):
+    index.said = BROKEN
+    with pytest.raises(DownloadError, match=f"the sdist of {text} cannot be downloaded") as caught:
+        find_project(text, store)
+    assert caught.value.why.startswith("the package index does not answer: [Errno 111] Connection")
+    assert ("no folder ops here" in caught.value.why) == (text == "ops")
 
 
 @pytest.mark.parametrize(
@@ -244,6 +293,15 @@ def test_an_sdists_metadata_is_read_and_its_setup_py_is_not_run(ask_backend, tmp
     done = ask_backend("setuptools.build_meta", text)
     assert done.stdout == "My_Ops_x-1.2.dist-info\n", done.stderr
     assert (tmp_path / "out/My_Ops_x-1.2.dist-info/METADATA").read_text() == text
+
+
+def test_a_backend_of_the_sdists_own_finds_the_names_that_it_passes_on_to(ask_backend, tmp_path):
+    (tmp_path / "unpacked").mkdir()
+    own = "from setuptools.build_meta import build_sdist, build_wheel, "
+    own += "get_requires_for_build_wheel, prepare_metadata_for_build_wheel\n"
+    (tmp_path / "unpacked/own.py").write_text(own)
+    done = ask_backend("own", "Metadata-Version: 2.1\nName: ops\nVersion: 1.2\n")
+    assert done.stdout == "ops-1.2.dist-info\n", done.stderr
 
 
 def test_the_suffixes_of_sdists_are_all_unpacked():

@@ -231,3 +231,29 @@ def test_sources_beside_the_project_are_built_one_by_one(build, tmp_path):
     done, events = build(f"one={outside}", "two=b.c", jobs=2, command="WithNinja")
     assert done.ok, done.stderr
     assert events.index("link") < events.index("begin b.c")
+
+
+# As a setup.py that has started a program of its own, and builds meanwhile.
+IN_CHILDREN = """\
+import os, subprocess, sys, time
+import _jetship_parallel
+
+own = subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"])
+os.waitid(os.P_PID, own.pid, os.WEXITED | os.WNOWAIT)
+works = [(1, lambda: time.sleep(0.1)), (1, lambda: os.kill(os.getpid(), 9))]
+print(_jetship_parallel.in_children(works, 2), own.wait())
+"""
+
+
+@pytest.fixture
+def among_children():
+    env = {"PATH": os.defpath, "PYTHONPATH": str(STANDIN)}
+    return proc.run([sys.executable, "-c", IN_CHILDREN], env=env, seconds=60)
+
+
+def test_the_end_of_a_program_that_setup_py_started_is_left_to_it(among_children):
+    assert among_children.stdout == "1 7\n", among_children.stderr
+
+
+def test_a_child_that_a_signal_ends_leaves_a_word(among_children):
+    assert among_children.stderr == "a compiling process was ended by SIGKILL (jetship)\n"

@@ -6,6 +6,10 @@ from jetship.errors import ConfigError
 
 SETUPTOOLS = '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
 
+OWN_BACKEND = (
+    '[build-system]\nrequires = [{requires}]\nbuild-backend = "own"\nbackend-path = ["tools"]\n'
+)
+
 
 def files_below(folder) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
@@ -20,6 +24,7 @@ def files_below(folder) -> set[str]:
         {"pyproject.toml": "[build-system]\nrequires = []\n", "setup.py": ""},
         {"pyproject.toml": "[build-system]\nbuild-backend = 'setuptools.build_meta:__legacy__'\n"},
         {"pyproject.toml": "[tool.black]\nline-length = 100\n"},
+        {"pyproject.toml": OWN_BACKEND.format(requires='"setuptools", "wheel"'), "setup.py": ""},
     ],
 )
 def test_setuptools_projects_with_and_without_a_pyproject_are_opened(tmp_path, write, files):
@@ -40,6 +45,18 @@ def test_a_project_may_ask_for_the_import_guard(tmp_path, write):
          "build backend 'hatchling.build' is not supported"),
         ({"pyproject.toml": "[build-system]\nbuild-backend = 'scikit_build_core.build'\n",
           "setup.py": ""}, "build backend 'scikit_build_core.build' is not supported"),
+        ({"pyproject.toml": OWN_BACKEND.format(requires='"scikit-build-core>=0.5"')},
+         "build backend 'own' through scikit-build-core>=0.5 is not supported"),
+        ({"pyproject.toml": OWN_BACKEND.format(requires='"poetry-core"')},
+         "build backend 'own' through poetry-core is not supported"),
+        ({"pyproject.toml": OWN_BACKEND.replace('"own"', '"mesonpy"').format(requires="")},
+         "build backend 'mesonpy' is not supported"),
+        ({"pyproject.toml": OWN_BACKEND.replace('"own"', '"scikit_build_core.build"')
+          .format(requires="")}, "build backend 'scikit_build_core.build' is not supported"),
+        ({"pyproject.toml": "[build-system]\nrequires = 3\nbuild-backend = 'own'\n"},
+         "build backend 'own' is not supported"),
+        ({"pyproject.toml": "[build-system]\nbuild-backend = 'own'\n"},
+         "build backend 'own' is not supported"),
         ({"pyproject.toml": "[tool.jetship]\nimport_guard = 'x'\n"}, "unknown keys: import_guard"),
         ({"pyproject.toml": "[tool.jetship]\nimport-guard = 'a b'\n"}, "must name a package"),
         ({"pyproject.toml": "[tool.jetship]\nimport-guard = ['a']\n"}, "must name a package"),

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from jetship.check import archive
+from jetship import wheelarchive
 from jetship.check.api import check_wheel
 from jetship.check.findings import Finding, Report
 from jetship.check.text import render
@@ -93,7 +93,7 @@ def test_two_members_of_one_name(tmp_path):
 
 
 def test_absurd_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(archive, "MAX_UNPACKED_BYTES", 1000)
+    monkeypatch.setattr(wheelarchive, "MAX_UNPACKED_BYTES", 1000)
     path = WheelSpec({"a.bin": bytes(2000)}).write(tmp_path)
     with pytest.raises(CheckError, match="unpacked it would be"):
         read_wheel(path)

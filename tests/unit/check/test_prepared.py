@@ -11,7 +11,8 @@ from jetship.errors import ToolMissingError
 from jetship.targets.catalog import Catalog
 from jetship.targets.model import Target
 from jetship.targets.resolve import resolve, resolve_id
-from jetship.toolchain.own import Given, OwnParts
+from jetship.toolchain.own import Given
+from jetship.toolchain.ownparts import OwnParts
 from jetship.toolchain.sources import PartTree
 
 

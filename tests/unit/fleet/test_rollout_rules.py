@@ -157,6 +157,20 @@ def test_a_link_that_is_cut_while_it_sends_is_opened_again(tmp_path):
     assert fleet.waited[:2] == [2.0, 4.0]
 
 
+def test_a_link_that_is_cut_is_waited_for_while_the_device_is_not_back(tmp_path):
+    fleet = FakeFleet.of(tmp_path, 1, d0=FakeDevice("d0", cuts=["sending"]))
+    device = fleet.members["d0"]
+    opened = iter([True, True, False, False, True])  # asked, begun, twice away, back
+
+    def open_again() -> object:
+        device.unreachable = not next(opened)
+        return FakeDevice.open(device)
+
+    device.open = open_again
+    assert results(fleet.deploy()) == {"d0": "committed"}
+    assert fleet.waited == [2.0, 4.0, 8.0]
+
+
 def test_a_link_that_is_cut_for_good_is_a_failure_before_the_swap(tmp_path):
     fleet = FakeFleet.of(tmp_path, 1, d0=FakeDevice("d0", cuts=["sending"] * 9))
     journal = fleet.deploy()
@@ -366,6 +380,19 @@ def test_all_go_back_to_what_they_had(tmp_path):
     assert results(again) == {"d0": "already", "d1": "already", "d2": "reverted"}
     assert set(fleet.images().values()) == {"old"}
     assert read(again.path).ended == "complete"
+
+
+def test_a_device_that_went_back_does_not_go_forward_after_another_failure(tmp_path):
+    fleet = FakeFleet.of(tmp_path, 1)
+    fleet.deploy()
+    fleet.rollout(fleet.begin(fleet.plan_back())).run()
+    fleet.members["d0"].fails = "rolled-back"
+    fleet.deploy()
+    assert fleet.members["d0"].facts.state.last.action == "swap"
+    journal = fleet.begin(fleet.plan_back())
+    fleet.rollout(journal).run()
+    assert results(journal) == {"d0": "already"}
+    assert fleet.images() == {"d0": "old"}
 
 
 def test_all_go_back_to_a_release_that_is_named(tmp_path):

@@ -1,13 +1,21 @@
 import base64
 import hashlib
 import io
+import re
 import tarfile
 import zipfile
+from types import SimpleNamespace
 
 import pytest
 from jetship.check.findings import Finding, Report
 from jetship.errors import CheckError, ImageError
-from jetship.image.build import image_tag, require_passed, write_context
+from jetship.image.build import (
+    HOME,
+    image_name,
+    repository_digest,
+    require_passed,
+    write_context,
+)
 from jetship.image.wheelfile import libraries, read_wheel
 from jetship.pin import Pin, PinnedCode, PinnedCuda, PinnedPython, PinnedTool, PinnedTorch
 from jetship.store import sha256_of
@@ -75,10 +83,11 @@ def test_wheel_without_a_pin_is_refused(tmp_path):
 
 def test_file_that_is_no_wheel_is_named(tmp_path):
     path = tmp_path / "ops-1.0-cp311-cp311-linux_aarch64.whl"
-    for write in (lambda: None, lambda: path.write_bytes(b"not a zip")):
-        write()
-        with pytest.raises(ImageError, match="cannot be read as a wheel"):
-            read_wheel(path)
+    with pytest.raises(CheckError, match=r"aarch64\.whl does not exist"):
+        read_wheel(path)
+    path.write_bytes(b"not a zip")
+    with pytest.raises(CheckError, match=r"aarch64\.whl is not a zip archive"):
+        read_wheel(path)
 
 
 def test_passing_report_of_this_wheel_is_taken(tmp_path):
@@ -117,7 +126,7 @@ def test_report_for_another_target_is_refused(tmp_path):
 
 def test_tag_is_version_and_target(tmp_path):
     facts = read_wheel(pack(tmp_path))
-    assert image_tag("acme/ops", facts, TARGET) == "acme/ops:1.0-sm62-debian-12"
+    assert image_name("acme/ops", facts, TARGET) == "acme/ops:1.0-sm62-debian-12"
 
 
 def test_tag_of_very_many_archs_stays_legal_and_distinct(tmp_path):
@@ -127,7 +136,7 @@ def test_tag_of_very_many_archs_stays_legal_and_distinct(tmp_path):
     tags = set()
     for chosen in (archs, [*archs, "5.2+PTX"]):
         (fat,) = resolve(CATALOG, arch=",".join(chosen), fat=True)
-        tag = image_tag("acme/ops", facts, fat).split(":")[1]
+        tag = image_name("acme/ops", facts, fat).split(":")[1]
         assert len(tag) <= 128
         assert tag.endswith("-debian-12")
         tags.add(tag)
@@ -152,7 +161,55 @@ def test_context_has_the_installed_wheel_for_the_targets_python(tmp_path):
     assert not any("__pycache__" in name for name in names)
     assert tool == b"#!/usr/bin/python3\n"
     commands = {line.split()[0] for line in dockerfile.decode().splitlines() if line[:1].isupper()}
-    assert commands == {"ARG", "FROM", "COPY", "LABEL"}
+    assert commands == {"ARG", "FROM", "COPY", "ENV", "USER", "LABEL"}, "nothing is run"
+
+
+def test_the_image_runs_as_a_numbered_user_with_a_home_that_anybody_can_write(tmp_path):
+    data = context(tmp_path, pack(tmp_path / "w"))
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        home = archive.getmember(f"root{HOME}")
+        dockerfile = archive.extractfile("Dockerfile.runtime").read().decode()
+        others = [member for member in archive if member.isdir() and member.name != home.name]
+    assert (home.isdir(), home.mode, home.uid) == (True, 0o1777, 0)
+    assert {member.mode for member in others} == {0o755}
+    assert f"ENV HOME={HOME}" in dockerfile
+    (user,) = re.findall(r"^USER (\d+):\d+$", dockerfile, re.MULTILINE)
+    assert int(user) > 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ("", ("", "")),
+        ("License-Expression: MIT\n", ("MIT", "")),
+        ("License: see the file\n", ("", "")),
+        ("Project-URL: Documentation, https://d.example\n", ("", "")),
+        ("Project-URL: Source Code, https://s.example/x,y\n", ("", "https://s.example/x,y")),
+        (
+            "Home-page: h\nProject-URL: homepage, p\nProject-URL: Repository, https://r.example\n",
+            ("", "https://r.example"),
+        ),
+        ("Home-page: https://h.example\n", ("", "https://h.example")),
+    ],
+)
+def test_license_and_source_are_what_the_metadata_says_in_plain(tmp_path, rows, expected):
+    metadata = CONTENT["ops-1.0.dist-info/METADATA"] + rows.encode()
+    facts = read_wheel(pack(tmp_path, METADATA=metadata))
+    assert (facts.licenses, facts.source) == expected
+
+
+@pytest.mark.parametrize(
+    ("template", "tag"),
+    [
+        ("{version}", "1.0"),
+        ("{platform}-{wheel}", "debian-12-{sha}"),
+        ("v{version}.{target}", "v1.0.sm62-debian-12"),
+    ],
+)
+def test_the_tag_is_the_templates(tmp_path, template, tag):
+    facts = read_wheel(pack(tmp_path))
+    wanted = tag.format(sha=facts.sha256[:12])
+    assert image_name("acme/ops", facts, TARGET, template) == f"acme/ops:{wanted}"
 
 
 def test_context_is_the_same_for_the_same_wheel(tmp_path):
@@ -172,3 +229,22 @@ def test_damaged_wheel_is_not_installed(tmp_path):
     with pytest.raises(ImageError, match="cannot be installed") as caught:
         context(tmp_path, wheel)
     assert "ops/_C.so" in caught.value.why
+
+
+@pytest.mark.parametrize(
+    ("image", "digests", "found"),
+    [
+        ("acme/base:1", ["acme/base@sha256:1"], "acme/base@sha256:1"),
+        ("r.example:5000/acme/base:1", ["x@sha256:1", "r.example:5000/acme/base@sha256:2"],
+         "r.example:5000/acme/base@sha256:2"),
+        ("r.example:5000/base", ["r.example:5000/base@sha256:3"], "r.example:5000/base@sha256:3"),
+        ("acme/base@sha256:4", ["acme/base@sha256:4"], "acme/base@sha256:4"),
+        ("acme/base:1", ["other/base@sha256:1"], ""),
+        ("acme/base:1", [], ""),
+        ("acme/base:1", None, ""),
+    ],
+)  # fmt: skip
+def test_a_base_is_named_by_the_digest_that_its_own_registry_gave_it(image, digests, found):
+    known = SimpleNamespace(attrs={"RepoDigests": digests})
+    client = SimpleNamespace(images=SimpleNamespace(get=lambda _: known))
+    assert repository_digest(client, image) == found

@@ -1,3 +1,4 @@
+import json
 import time
 from pathlib import Path
 
@@ -141,7 +142,7 @@ def test_canaries_are_counted_with_the_inventory(tmp_path):
     assert "2 canaries, and the fleet has 1 devices" in problems(tmp_path, fleet, **more)
 
 
-@pytest.mark.parametrize("form", ["deploy.yaml", "list", "ansible"])
+@pytest.mark.parametrize("form", ["deploy.yaml", "list", "ansible", "ansible --list"])
 def test_a_fleet_of_5000_devices_is_read_and_checked_in_moments(tmp_path, form):
     boards = ["tx2", "orin"]
     rows = [(f"robot-{n:04}", f"10.1.{n // 250}.{n % 250}", boards[n % 2]) for n in range(5000)]
@@ -154,6 +155,11 @@ def test_a_fleet_of_5000_devices_is_read_and_checked_in_moments(tmp_path, form):
         fleet += "  devices:\n" + "".join(f"    {line}\n" for line in own.splitlines())
     elif form == "list":
         fleet, files = fleet + "  inventory: more.yaml\n", {"more.yaml": own}
+    elif form == "ansible --list":
+        hosts = {n: {"ansible_host": host, "jetship_board": board} for n, host, board in rows}
+        printed = {"_meta": {"hostvars": hosts}, "all": {"children": ["ungrouped"]}}
+        fleet += "  inventory: more.json\n"
+        files = {"more.json": json.dumps(printed, indent=4)}
     else:
         hosts = "".join(
             f"    {name}: {{ansible_host: {host}, jetship_board: {board}}}\n"

@@ -6,7 +6,7 @@ import pytest
 from jetship.errors import ConfigError
 from jetship.targets.resolve import resolve
 from jetship.tasks.request import Given, Known
-from jetship.toolchain.own import OwnParts
+from jetship.toolchain.ownparts import OwnParts
 from jetship.toolchain.prepare import plan
 
 BOARD = """\

@@ -11,11 +11,13 @@ from jetship.tasks.request import (
     Given,
     Known,
     deployment_of,
+    image_plan_of,
     project_of,
     targets_of,
     wheel_for,
+    wheels_for,
 )
-from jetship.toolchain.own import OwnParts
+from jetship.toolchain.ownparts import OwnParts, OwnSupply
 
 DEPLOY = """\
 version: 1
@@ -195,6 +197,11 @@ def test_together_is_one_target_whatever_was_asked_for(catalog, options, target)
     assert found.id == target
 
 
+def test_the_targets_of_a_file_stay_apart_where_nothing_was_asked_for(catalog, deploy):
+    found = targets_of(catalog, Asked().together, deploy=deploy)
+    assert [target.id for target in found] == ["sm62-debian-12", "sm72.sm87ptx-debian-12"]
+
+
 def test_nothing_asked_for_is_nothing():
     assert Asked().nothing
     assert not Asked(arch="").nothing
@@ -303,3 +310,28 @@ def test_a_damaged_wheel_in_dist_is_named(target, tmp_path):
     (tmp_path / "bad-1-py3-none-any.whl").write_text("x")
     with pytest.raises(CheckError, match="bad-1"):
         wheel_for(target, given="", dist=str(tmp_path))
+
+
+def test_what_is_wrong_with_wheels_is_told_of_all_targets(catalog, tmp_path):
+    targets = resolve(catalog, arch="6.2,7.2,8.7")
+    dist = tmp_path / "dist"
+    mine = pinned(dist, "a", targets[0].id)
+    own = OwnSupply(OwnParts(), {})
+    with pytest.raises(NothingSelectedError) as caught:
+        wheels_for(targets, given="", dist=str(dist), own=own)
+    assert "no wheel for sm72-debian-12; " in caught.value.what
+    assert "no wheel for sm87-debian-12" in caught.value.what
+    assert caught.value.fix.count("invoke build") == 2
+    assert wheels_for(targets[:1], given="", dist=str(dist), own=own) == [(targets[0], mine)]
+
+
+def test_the_image_plan_has_to_be_there(catalog, deploy, tmp_path, monkeypatch):
+    assert image_plan_of(catalog, deploy)[1].repository == "acme/ops"
+    monkeypatch.chdir(tmp_path)
+    bare = tmp_path / "bare.yaml"
+    bare.write_text("targets: [{arch: 6.2}]\n")
+    with pytest.raises(ConfigError, match="has no `image`"):
+        image_plan_of(catalog, str(bare))
+    (tmp_path / "deploy.yaml").unlink()
+    with pytest.raises(ConfigError, match="does not exist, which says the image's name"):
+        image_plan_of(catalog, "deploy.yaml")

@@ -11,10 +11,12 @@ from jetship import console, pipeline, proc
 from jetship import doctor as checks
 from jetship.check.findings import Finding, Report
 from jetship.errors import BuildError, CheckError, ToolMissingError
-from jetship.tasks import machine, toolchains
+from jetship.tasks import buildplan
 from jetship.tasks.main import namespace
-from jetship.toolchain.lock import Lock, Locked
-from jetship.toolchain.own import OwnParts
+from jetship.toolchain import prepare as preparing
+from jetship.toolchain import sources
+from jetship.toolchain.lock import Lock, Locked, read_lock
+from jetship.toolchain.ownparts import OwnParts
 from rich.console import Console
 
 ROOT = Path(__file__).parents[3]
@@ -22,15 +24,19 @@ TASKS = [
     "bench",
     "build",
     "check",
+    "deploy",
     "image",
     "probe",
+    "rollback",
     "smoke",
+    "status",
     "matrix",
     "toolchain",
     "targets",
     "doctor",
     "pins",
     "schema",
+    "k8s",
     "cache",
 ]
 
@@ -63,7 +69,7 @@ def test_a_dry_build_prints_the_plan_and_builds_nothing(call, project, monkeypat
     monkeypatch.setattr(pipeline, "produce", lambda *_: pytest.fail("it builds"))
     code, out, _ = call("build", "--arch", "6.2,7.2+PTX", "--dry")
     assert code == 0
-    lines = out.splitlines()
+    lines = [line for line in out.splitlines() if not line.startswith(" ")]
     assert [line.partition(":")[0] for line in lines] == ["sm62-debian-12", "sm72ptx-debian-12"]
     assert "TORCH_CUDA_ARCH_LIST=7.2+PTX" in lines[1]
     assert "toolchain will be downloaded" in lines[0]
@@ -74,13 +80,112 @@ def test_a_dry_build_prints_the_plan_and_builds_nothing(call, project, monkeypat
     assert row["toolchain_ready"] is False
 
 
+@pytest.fixture
+def cached(monkeypatch):
+    """Say which parts are in the cache, and which of CUDA's math libraries a project includes."""
+
+    def cached(*names: str, includes=(), downloaded=()):
+        for module in (buildplan, preparing):
+            monkeypatch.setattr(module, "has_part", lambda part, _store: part.name in names)
+        missing = lambda part, _store: 0 if part.name in downloaded else 623_000_000  # noqa: E731
+        monkeypatch.setattr(buildplan, "missing_bytes", missing)
+        monkeypatch.setattr(buildplan, "prepare", lambda *_: "toolchain")
+        needed = lambda _project, _toolchain, offered: [  # noqa: E731
+            part for part in offered if part.name in includes
+        ]
+        monkeypatch.setattr(buildplan, "needed_math", needed)
+
+    return cached
+
+
+READY = ("gcc-11", "sysroot-bookworm", "cuda-11.8", "torch-2.7.1-cp311")
+DRY = ("build", "--arch", "6.2", "--dry")
+
+
+def below(out: str) -> dict[str, str]:
+    return dict(line.strip().split(": ", 1) for line in out.splitlines() if line[0] == " ")
+
+
+def needs(out: str) -> dict[str, str]:
+    (row,) = json.loads(out)["plan"]
+    return {need["part"]: need["state"] for need in row["needs"]}
+
+
+def test_a_plan_says_what_is_in_the_cache_and_what_would_be_fetched(call, project, cached):
+    cached("gcc-11")
+    found = below(call(*DRY)[1])
+    assert found["in the cache"].startswith("GCC 11")
+    assert re.search(r"CUDA 11\.8[^;]* \(\d+ MB\)", found["to be fetched"])
+    assert "torch 2.7.1" in found["to be fetched"]
+    maybe = found["to be fetched if the project includes them"]
+    assert "cuBLAS, cuSPARSE and cuSOLVER for CUDA 11.8 (623 MB)" in maybe
+    assert needs(call(*DRY, "--json")[1]) == {
+        "gcc-11": "cached", "sysroot-bookworm": "to fetch", "cuda-11.8": "to fetch",
+        "torch-2.7.1-cp311": "to fetch", "cuda-math-11.8": "to fetch if included",
+        "cuda-curand-11.8": "to fetch if included", "cuda-cufft-11.8": "to fetch if included",
+    }  # fmt: skip
+
+
+def test_what_the_cache_has_is_not_to_be_downloaded_again(catalog, store):
+    part = catalog.part("cuda-math-11.8")
+    first, *others = read_lock(part.name).sources["wheels/aarch64/cp311"]
+    assert buildplan.missing_bytes(part, store) == sum(item.size for item in (first, *others))
+    blob = store.blob(first.sha256, first.file)
+    blob.parent.mkdir(parents=True)
+    blob.touch()
+    assert buildplan.missing_bytes(part, store) == sum(item.size for item in others)
+
+
+def test_what_is_downloaded_already_is_not_to_be_fetched(call, project, cached):
+    cached("gcc-11", "sysroot-bookworm", downloaded=(*READY, "cuda-math-11.8"))
+    out = call(*DRY)[1]
+    assert "(toolchain will be unpacked)" in out.splitlines()[0]
+    found = below(out)
+    assert "to be fetched" not in found
+    assert found["downloaded, to be unpacked"].startswith("CUDA 11.8")
+    maybe = found["to be fetched if the project includes them"]
+    assert "cuSOLVER for CUDA 11.8 (downloaded already)" in maybe
+    assert "cuRAND for CUDA 11.8 (623 MB)" in maybe
+
+
+def test_a_plan_on_a_machine_that_is_set_up_knows_the_math_headers_that_it_needs(
+    call, project, cached
+):
+    cached(*READY)
+    assert list(below(call(*DRY)[1])) == ["in the cache"]
+    cached(*READY, includes=["cuda-math-11.8"])
+    assert "cuSOLVER for CUDA 11.8 (623 MB)" in below(call(*DRY)[1])["to be fetched"]
+    cached(*READY, "cuda-math-11.8", includes=["cuda-math-11.8"])
+    found = below(call(*DRY)[1])
+    assert list(found) == ["in the cache"]
+    assert found["in the cache"].endswith("cuSOLVER for CUDA 11.8")
+    assert needs(call(*DRY, "--json")[1]) == dict.fromkeys((*READY, "cuda-math-11.8"), "cached")
+
+
+def test_a_plan_of_a_requirement_does_not_fetch_it(call, project, cached, monkeypatch):
+    cached(*READY)
+    monkeypatch.setattr(proc, "run", lambda *_, **__: pytest.fail("it runs pip"))
+    code, out, _ = call(*DRY, "--project", "torch-scatter==2.1.2")
+    assert code == 0
+    assert out.startswith("sm62-debian-12: torch-scatter==2.1.2, ")
+    found = below(out)
+    assert found["to be fetched"] == "the sdist of torch-scatter==2.1.2"
+    assert "cuSOLVER" in found["to be fetched if the project includes them"]
+    out = call(*DRY, "--project", "torch-scatter==2.1.2", "--json")[1]
+    (row,) = json.loads(out)["plan"]
+    assert row["needs"][0] == {
+        "part": None, "title": "the sdist of torch-scatter==2.1.2", "state": "to fetch",
+        "bytes": None,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
         (["build", "--arch", "63"], 2),
         (["build"], 2),
         (["build", "--arch", "6.2", "--platform", "debian12"], 2),
-        (["build", "--arch", "6.2", "--project", "none"], 2),
+        (["build", "--arch", "6.2", "--project", "./none"], 2),
         (["check"], 3),
         (["check", "none.whl"], 2),
         (["check", "."], 2),
@@ -131,7 +236,7 @@ def built(project, monkeypatch, catalog):
             made = []
             for target, ending in zip(targets, endings, strict=True):
                 if isinstance(ending, Exception):
-                    made.append(pipeline.Produced(target, error=ending))
+                    made.append(pipeline.Produced(target, error=ending, log=dist / "failed.log"))
                     continue
                 path = dist / "ops.whl"
                 path.parent.mkdir(exist_ok=True)
@@ -240,6 +345,7 @@ def test_the_first_failure_of_several_builds_decides_the_code(call, built):
     assert [row["outcome"] for row in rows] == ["pass", None]
     assert rows[1]["error"]["what"] == "no compiler words"
     assert rows[0]["wheel"] == "dist/ops.whl"
+    assert [row["log"] for row in rows] == ["dist/log", "dist/failed.log"]
     assert "no compiler words" in err
 
 
@@ -396,7 +502,7 @@ def test_a_toolchain_without_device_code_is_the_boards_own(call, project, monkey
         math.append([part.name for part in more["math"]])
         raise ToolMissingError("not here", fix="elsewhere")
 
-    monkeypatch.setattr(toolchains, "prepare", prepare)
+    monkeypatch.setattr(preparing, "prepare", prepare)
     assert call("toolchain", "--cpu-only", "--board", "tx2")[0] == ToolMissingError.exit_code
     assert call("toolchain", "--arch", "7.2,8.7", "--jetpack", "5.1")[0] == 4
     assert asked == ["cpu-jetpack-4.6", "sm72.sm87-jetpack-5.1"]
@@ -410,7 +516,7 @@ def test_pins_renews_the_parts_whose_lock_file_does_not_fit(call, project, monke
     assert "every part has a lock file that fits" in err
     item = Locked(name="zlib1g-dev", version="1", file="z_1_arm64.deb", sha256="0" * 64, size=7)
     lock = Lock(sources={"debian/bookworm/arm64": (item,)})
-    monkeypatch.setattr(machine, "lock_part", lambda _named, _store: lock)
+    monkeypatch.setattr(sources, "lock_part", lambda _named, _store: lock)
     source = "{suite: bookworm, architecture: arm64, install: [%s]}"
     part = "parts: {mine: {kind: sysroot, title: mine, debian: [" + source + "]}}\n"
     file = project / "boards.yaml"
@@ -426,8 +532,8 @@ def test_pins_renews_the_parts_whose_lock_file_does_not_fit(call, project, monke
 def test_a_part_whose_lock_file_does_not_fit_is_not_ready(call, project, monkeypatch):
     item = Locked(name="torch", version="2.7.1", file="t.whl", sha256="0" * 64, size=7)
     lock = Lock(sources={"wheels/aarch64": (item,)})
-    monkeypatch.setattr(machine, "lock_part", lambda _named, _store: lock)
-    monkeypatch.setattr(machine, "has_part", lambda _named, _store: True)
+    monkeypatch.setattr(sources, "lock_part", lambda _named, _store: lock)
+    monkeypatch.setattr(sources, "has_part", lambda _named, _store: True)
     part = """\
 parts:
   torch-2.7.1-cp311:

@@ -6,17 +6,9 @@ import pytest
 from jetship.errors import ConfigError, ToolMissingError
 from jetship.targets.arch import Arch, DeviceCode
 from jetship.targets.model import Target
-from jetship.toolchain import layout, own
-from jetship.toolchain.own import (
-    NOTHING_OWN,
-    OwnParts,
-    OwnSupply,
-    examine,
-    own_cuda,
-    own_python,
-    own_sysroot,
-    own_torch,
-)
+from jetship.toolchain import imagetree, layout
+from jetship.toolchain.own import examine, own_cuda, own_python, own_sysroot, own_torch
+from jetship.toolchain.ownparts import NOTHING_OWN, OwnParts, OwnSupply
 
 NVCC = "#!/bin/sh\necho 'Cuda compilation tools, release 10.2, V10.2.300'\n"
 LIBC = "lib/aarch64-linux-gnu/libc.so.6"
@@ -355,7 +347,7 @@ def test_an_image_is_looked_at_with_all_else(tmp_path, tx2_platform, monkeypatch
     def look(name, platform):
         raise ConfigError(f"the engine has no image {name}", fix="pull it")
 
-    monkeypatch.setattr(own, "look_at_image", look)
+    monkeypatch.setattr(imagetree, "look_at_image", look)
     with pytest.raises(ConfigError) as caught:
         examine(OwnParts(image="nope:1"), tx2_platform)
     assert caught.value.what == "the engine has no image nope:1"
@@ -377,7 +369,7 @@ def test_an_engine_that_does_not_answer_is_a_tool_that_is_missing(tx2_platform, 
     def look(name, platform):
         raise ToolMissingError("no Docker engine answers at here")
 
-    monkeypatch.setattr(own, "look_at_image", look)
+    monkeypatch.setattr(imagetree, "look_at_image", look)
     with pytest.raises(ToolMissingError, match="no Docker engine answers"):
         examine(OwnParts(image="nope:1"), tx2_platform)
 

@@ -10,7 +10,7 @@ from jetship.targets.model import Target
 from jetship.targets.resolve import resolve
 from jetship.toolchain import prepare as module
 from jetship.toolchain import wrappers
-from jetship.toolchain.own import OwnParts
+from jetship.toolchain.ownparts import OwnParts
 from jetship.toolchain.prepare import is_prepared, plan, prepare, prepare_base
 from jetship.toolchain.sources import PartTree
 

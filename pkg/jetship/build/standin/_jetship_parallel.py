@@ -9,8 +9,12 @@ into a folder that it takes from the shared command.
 
 import functools
 import os
+import signal
 import sys
+import time
 import traceback
+
+POLL_SECONDS = 0.01
 
 
 def adapt(build_extension):
@@ -105,10 +109,26 @@ def in_children(works, jobs):
             share, work = fitting
             running[_child(work)] = share
             continue
-        pid, status = os.wait()
-        if running.pop(pid, None) is not None:
-            failed += status != 0
+        failed += sum(status != 0 for status in _ended(running))
     return failed
+
+
+def _ended(running):
+    """Wait until some of the child processes end, take them out, and return their statuses.
+
+    `os.wait` would also take the end of a process that setup.py has started for itself.
+    """
+    while True:
+        ends = [os.waitpid(pid, os.WNOHANG) for pid in running]
+        ended = {pid: status for pid, status in ends if pid}
+        for pid, status in ended.items():
+            del running[pid]
+            if os.WIFSIGNALED(status):
+                name = signal.Signals(os.WTERMSIG(status)).name
+                sys.stderr.write("a compiling process was ended by %s (jetship)\n" % name)
+        if ended:
+            return list(ended.values())
+        time.sleep(POLL_SECONDS)
 
 
 def _child(work):

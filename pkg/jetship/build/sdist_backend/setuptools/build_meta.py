@@ -25,4 +25,13 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
     return folder.name
 
 
+def _refuse(*args, **kwargs):
+    raise RuntimeError("only the metadata of this project is asked for")
+
+
+# A backend in the project's own tree, which pip imports, may take these from here by name.
+build_wheel = build_sdist = build_editable = _refuse
+get_requires_for_build_sdist = get_requires_for_build_editable = get_requires_for_build_wheel
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
+
 __legacy__ = sys.modules[__name__]  # what a project without pyproject.toml is built with

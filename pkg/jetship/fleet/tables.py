@@ -1,0 +1,58 @@
+"""Tables of a plan and of what devices run."""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from jetship import console
+from jetship.check.text import plain
+from jetship.fleet.plan import Plan
+from jetship.fleet.status import HEAD, Answer
+
+WATCH_SECONDS = 5
+
+
+def plan_text(plan: Plan) -> str:
+    """Return which device gets what, and when, a line each."""
+    names = {image.target: image.name for image in plan.images}
+    rows = []
+    for number, wave in enumerate(plan.waves):
+        title = "canary" if wave.kind == "canary" else str(number)
+        for name in wave.devices:
+            one = plan.by_name[name]
+            image = names.get(one.target, "no image")
+            rows.append([title, name, one.address, one.board, one.target, image])
+    return plain(["wave", "device", "address", "board", "target", "image"], rows)
+
+
+def show_status(answers: Sequence[Answer]) -> None:
+    """Print what devices run: drawn for a terminal, as plain text for anything else."""
+    if console.stdout.is_terminal:
+        console.stdout.print(_table(answers))
+    else:
+        console.emit(plain(HEAD, [one.row() for one in answers]))
+
+
+def watch_status(ask: Callable[[], Sequence[Answer]]) -> None:
+    """Draw what devices run again and again, until somebody has seen enough."""
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        Live(_table(ask()), console=console.stdout) as live,
+    ):
+        while True:
+            time.sleep(WATCH_SECONDS)
+            live.update(_table(ask()))
+
+
+def _table(answers: Sequence[Answer]) -> Table:
+    table = Table(show_edge=False, pad_edge=False, header_style="bold")
+    for name in HEAD:
+        table.add_column(Text(name), overflow="fold")
+    for one in answers:
+        style = "red" if one.facts is None else "" if one.well else "yellow"
+        table.add_row(*(Text(cell, style) for cell in one.row()))
+    return table
