@@ -126,18 +126,23 @@ def _save(
             content = archive.extractfile(member) if member.isreg() else None
             if content is None:
                 continue  # a folder, or a second name of a layer that another image has as well
-            if member.size <= DOCUMENT_BYTES and _peek(content)[:1] in (b"{", b"["):
-                documents[member.name] = content.read()
-                continue
             spooled = scratch / "layer.tar"
             diff_id = _spool(content, spooled)
-            if diff_id in wanted and not _has(store, diff_id):
+            if diff_id not in wanted:
+                documents |= _document(member.name, spooled)
+            elif not _has(store, diff_id):
                 store.tree("layer", _digits(diff_id), partial(_compress, spooled, diff_id))
     lacking = [one for one in wanted if not _has(store, one)]
     if lacking:
         raise ImageError(f"the engine did not save the layer {lacking[0]}")
     data = _config(documents, wanted)
     store.tree(*config, lambda folder: _write(folder / "config.json", data))
+
+
+def _document(name: str, path: Path) -> dict[str, bytes]:
+    """Return what may be a manifest or a config; a layer of another machine's image is none."""
+    small = path.stat().st_size <= DOCUMENT_BYTES
+    return {name: path.read_bytes()} if small else {}
 
 
 def _config(documents: dict[str, bytes], wanted: tuple[str, ...]) -> bytes:

@@ -237,7 +237,7 @@ class SshLink:
             with contextlib.suppress(ValueError):
                 if json.loads(line).get("jetship") == 1:
                     return
-            skipped += len(line)
+            skipped += len(line) + 1
         raise UnreachableError(
             f"{self._login.address} does not run what is sent to it",
             why=f"it says {line[:80]!r} and more",
