@@ -84,7 +84,7 @@ TORCH_POINTS_KERNELS = Public(
     """,
     needs=("numba", "scikit-learn"),
     # It counts on torch's headers for <memory>, and those of NATIVE_TORCH no longer bring it.
-    native=(("CFLAGS", "-include memory"),),
+    native=(("CXXFLAGS", "-include memory"),),
 )
 CHAMFERDIST = Public(
     "chamferdist==1.0.3",
