@@ -35,6 +35,7 @@ from jetship.targets.resolve import resolve
 from jetship.toolchain.debian import AptRoot
 
 REPOSITORY = "jetship-test/fleet"
+WHEEL_KB = 500
 SERVICE, HEALTHY, SELFTEST = ("/bin/service",), ("/bin/healthy",), ("/bin/selftest",)
 Behaviour = Literal[
     "healthy", "crashes", "dies", "never-healthy", "health-hangs", "fails-selftest", "slow"
@@ -79,7 +80,7 @@ def make_image(
     *,
     behaviour: Behaviour = "healthy",
     seconds: int = 3,
-    wheel_kb: int = 500,
+    wheel_kb: int = WHEEL_KB,
     base_kb: int = 2000,
     repository: str = REPOSITORY,
     target: Target | None = None,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from arm64images import WHEEL_KB
 from devices import Device
 from product import wait_until
 from rollouts import Deployer, follow
@@ -23,17 +24,17 @@ def wait_for_step(deployer: Deployer, device: Device, step: str, known: int) -> 
     if step == "sending":
         wait_until(lambda: deployer.arrived_bytes(device) > 100_000, "a transfer", pause=0.005)
     elif step == "loading":
-        wait_until(lambda: _loads(device), "the loading of an image", pause=0.005)
+        wait_until(lambda: _has_arrived(deployer, device, known), "a whole image", pause=0.002)
     else:
         follow(lambda: deployer.notes(device), step, known)
 
 
-def _loads(device: Device) -> bool:
-    for pid in device.processes("docker"):
-        with contextlib.suppress(OSError):
-            if b"load" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                return True
-    return False
+def _has_arrived(deployer: Deployer, device: Device, known: int) -> bool:
+    """Return whether all of a wheel's layer is there, none of which can be compressed."""
+    if deployer.arrived_bytes(device) > WHEEL_KB << 10:
+        return True
+    # On a busy machine, that is over before it was seen.
+    return len(deployer.notes(device)) > known
 
 
 def short_cut(device: Device) -> None:

@@ -187,7 +187,10 @@ class Deployer:
             rows.append(f"{one['Name']} {one['Image'][:19]} {_policy(one)} {one['State']}")
             if not one["State"]["Running"] and _policy(one) == "always":
                 rows.append(f"started by hand: {device.inside('docker', 'start', one['Id'])}")
-        rows += [str(self.state(device)), *map(str, self.notes(device)[-25:])]
+        rows.append(str(self.state(device)))
+        shown = ("at", "event", "phase", "reason")
+        notes = self.notes(device)[-25:]
+        rows += [" ".join(str(line.get(key, "")) for key in shown) for line in notes]
         log = (device.folder / "dockerd.log").read_text(errors="replace").splitlines()
         return "\n".join([*rows, *(line for line in log[-300:] if "level=info" not in line)])
 

@@ -1,8 +1,9 @@
 """Sessions with a device of the test fleet: what is sent, what changes, and what a fault leaves."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from arm64images import HEALTHY, SELFTEST, Behaviour, Image, make_image
@@ -26,6 +27,11 @@ from product import wait_until
 APP = "linked"
 HEALTH = Health(SELFTEST, HEALTHY, interval=0.2, timeout=20, settle=1)
 MODES = ("replace", "beside")
+
+
+def cases(rows: Iterable[tuple[str, str]], *ordinary: tuple[str, str]) -> list:
+    """Return cases of which some are in an ordinary run, and the others in a long one."""
+    return [pytest.param(*row, marks=() if row in ordinary else pytest.mark.long) for row in rows]
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +145,7 @@ def test_only_what_the_device_lacks_is_sent(linked, made):
     assert second.id in linked.device.images()
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["replace", pytest.param("beside", marks=pytest.mark.long)])
 def test_there_and_back(linked, made, mode):
     first, second = made("1.0"), made("1.1")
     assert linked.deploy(first, release="a", mode=mode).release == "a"
@@ -167,8 +173,10 @@ SICK = {
 }
 
 
-@pytest.mark.parametrize("behaviour", SICK)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("behaviour", "mode"),
+    cases(product(SICK, MODES), ("crashes", "replace"), ("health-hangs", "beside")),
+)
 def test_a_sick_image_is_taken_back(linked, made, behaviour, mode):
     good = made("1.0")
     sick = made("2." + str(list(SICK).index(behaviour)), behaviour, seconds=2)
@@ -192,8 +200,13 @@ def test_a_sick_first_image_leaves_nothing(linked, made):
     assert linked.running == []
 
 
-@pytest.mark.parametrize("phase", ["creating", "stopping", "starting", "checking", "settling"])
-@pytest.mark.parametrize("mode", MODES)
+PHASES = ("creating", "stopping", "starting", "checking", "settling", "committing")
+
+
+@pytest.mark.parametrize(
+    ("phase", "mode"),
+    cases(product(PHASES, MODES), ("checking", "replace")),
+)
 def test_the_engine_starts_again_in_the_middle(linked, made, phase, mode):
     old, new = made("1.0"), made("1.1")
     linked.deploy(old)
@@ -212,8 +225,15 @@ def test_the_engine_starts_again_in_the_middle(linked, made, phase, mode):
     assert outcome.status in ("committed", "rolled-back")
 
 
-@pytest.mark.parametrize("phase", ["stopping", "checking", "settling", "committing"])
-@pytest.mark.parametrize("fault", ["program", "sshd", "power"])
+@pytest.mark.parametrize(
+    ("phase", "fault"),
+    cases(
+        product(PHASES, ("program", "sshd", "power")),
+        ("checking", "program"),
+        ("stopping", "sshd"),
+        ("settling", "power"),
+    ),
+)
 def test_the_device_is_left_in_the_middle(linked, made, phase, fault):
     old, new = made("1.0"), made("1.1")
     linked.deploy(old)
@@ -312,6 +332,7 @@ def test_a_container_that_somebody_removed_comes_back(linked, made):
     linked.require(first)
 
 
+@pytest.mark.long
 def test_a_lost_state_file_is_found_again(linked, made):
     first, second = made("1.0"), made("1.1")
     linked.deploy(first, release="a")
@@ -338,6 +359,7 @@ def test_an_engine_that_is_away_is_told(linked, made):
     linked.require(image)
 
 
+@pytest.mark.long
 def test_a_full_disk(made):
     old, new, large = made("1.0"), made("1.1"), made("4.0", wheel_kb=40_000)
     with running_fleet(1, disk_mb=150) as fleet:

@@ -198,7 +198,7 @@ def test_images_that_are_not_well(fleet, old, images, tmp_path, swap):
         errors = dict(zip(behaviours, pool.map(roll_out, fleet.devices, behaviours), strict=False))
     assert "the container stopped with exit status 3" in errors["crashes"]
     assert "the container stopped with exit status 4" in errors["dies"]
-    assert "no frames" in errors["never-healthy"]
+    assert "the health command did not succeed within 4 s" in errors["never-healthy"]
     assert "it was stopped at its limit" in errors["health-hangs"]
     assert "the self test fails" in errors["fails-selftest"]
 

@@ -155,6 +155,7 @@ class Session:
                 raise RefusedError("request", "%s is not the user's to say" % word)
         if not self._transfer.has(request["image"]):
             raise RefusedError("image", "the device's engine has no image %s" % request["image"])
+        self._transfer.drop()
         if changer.already(request["image"], settings):
             release = self._folder.load()["current"]["release"]
             return {"status": "already", "reason": "", "logs": "", "release": release, "seconds": 0}

@@ -248,6 +248,10 @@ class Transfer:
             size = 0
         return size
 
+    def drop(self) -> None:
+        """Delete what a transfer that was cut has left, once the engine has an image."""
+        self._drop_layers(keep=set())
+
     def _drop_layers(self, keep: Set[str]) -> None:
         for name in os.listdir(self._folder.layers):
             if name.split(".")[0] not in keep:
