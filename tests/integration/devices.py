@@ -444,9 +444,13 @@ class Device:
         """Write a file that leaves so much of its disk free; its disk has to be a small one."""
         assert self.disk_mb, "this device shares this machine's disk"
         folder = self.root / "var/lib/docker"
-        free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
         with (folder / "filler").open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, free - (leave_mb << 20))
+            size = 0
+            while (more := _free_bytes(folder) - (leave_mb << 20)) > 0:
+                # What else writes there may be quicker; then all of it is taken back.
+                with contextlib.suppress(OSError):
+                    os.posix_fallocate(file.fileno(), size, more)
+                    size += more
 
     def free_disk(self) -> None:
         """Remove that file."""
@@ -666,6 +670,11 @@ def _listens(address: str, port: int) -> bool:
     with socket.socket() as tried:
         tried.settimeout(1)
         return tried.connect_ex((address, port)) == 0
+
+
+def _free_bytes(folder: Path) -> int:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
 
 
 def _engine_answers(path: Path) -> bool:

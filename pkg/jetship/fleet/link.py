@@ -9,6 +9,7 @@ import selectors
 import socket
 import subprocess  # noqa: TID251 - for the type alone; proc starts it
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -48,6 +49,10 @@ ASK_SECONDS = 900.0
 PULL_SECONDS = 7 * 3600.0
 LOAD_BYTES_A_SECOND = 1 << 20
 SWAP_SECONDS = 3600.0
+# A device whose link was cut without a word lets go of its lock after the silence; until then it
+# hears an empty line now and then.
+SILENCE_SECONDS = 60.0
+BEAT_SECONDS = 15.0
 
 
 def this_user() -> str:
@@ -99,6 +104,7 @@ def open_link(
             state=state,
             wait=wait_seconds,
             clock=time.time(),
+            silence=SILENCE_SECONDS,
         )
     except BaseException:
         link.abandon()
@@ -119,6 +125,8 @@ class SshLink:
         argv = login.runs(program_source(), "jetship")
         self._child = self._stack.enter_context(proc.conversation(argv, self._errors))
         self._buffer = b""
+        self._speaking = threading.Lock()
+        self._closed = threading.Event()
 
     def __enter__(self) -> Self:
         return self
@@ -131,12 +139,14 @@ class SshLink:
 
     def close(self) -> None:
         """End the session; the device is free."""
+        with self._speaking:  # not while a beat is written: what it writes to is closed now
+            self._closed.set()
         self._stack.close()
 
     def abandon(self) -> None:
         """End the session at once, whatever is under way."""
         proc.stop_group(self._child)
-        self._stack.close()
+        self.close()
 
     def begin(self, **hello: Any) -> None:
         """Say hello, and learn the facts."""
@@ -144,6 +154,15 @@ class SshLink:
         self._await_program(end)
         answer = self._ask(hello, end - time.monotonic(), None)
         self.facts = _facts(answer)
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def _beat(self) -> None:
+        """Let the device hear that somebody is there, while nothing is said."""
+        with contextlib.suppress(OSError, ValueError):  # the link, or this session, has ended
+            while not self._closed.wait(BEAT_SECONDS):
+                with self._speaking:
+                    if not self._closed.is_set():
+                        self._write(b"\n")
 
     def send_image(self, image: LayeredImage, progress: Progress | None = None) -> Sent:
         """Send the layers that the device lacks, and give the image to its engine."""
@@ -195,12 +214,13 @@ class SshLink:
         with layer.path.open("rb") as stream:
             stream.seek(at)
             try:
-                self._write(_line(request))
-                while chunk := stream.read(CHUNK_BYTES):
-                    self._write(chunk)
-                    there += len(chunk)
-                    if progress:
-                        progress(there, total)
+                with self._speaking:
+                    self._write(_line(request))
+                    while chunk := stream.read(CHUNK_BYTES):
+                        self._write(chunk)
+                        there += len(chunk)
+                        if progress:
+                            progress(there, total)
             except BrokenPipeError:
                 # The device may have said why it takes no more.
                 self._answer(ASK_SECONDS, None)
@@ -213,7 +233,7 @@ class SshLink:
         self, request: Mapping[str, Any], seconds: float = ASK_SECONDS, phases: Phases | None = None
     ) -> Any:
         # Where the link is gone, reading says so.
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(BrokenPipeError), self._speaking:
             self._write(_line(request))
         return self._answer(seconds, phases)
 

@@ -66,9 +66,9 @@ def test_it_is_python_3_6():
         }
         # All of these are in the standard library of 3.6.
         assert imported <= {
-            "base64", "contextlib", "datetime", "errno", "fcntl", "hashlib", "jetship", "json",
-            "os", "re", "signal", "subprocess", "sys", "tarfile", "tempfile", "threading", "time",
-            "traceback", "typing",
+            "base64", "contextlib", "datetime", "errno", "fcntl", "hashlib", "io", "jetship",
+            "json", "os", "re", "select", "signal", "subprocess", "sys", "tarfile", "tempfile",
+            "threading", "time", "traceback", "typing",
         }, name  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 from fakefleet import FakeFleet
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jetship.errors import ConfigError, DownloadError, NothingSelectedError
 from jetship.fleet import journal as module
@@ -52,6 +52,7 @@ def test_what_a_newer_jetship_notes_besides_changes_nothing(begun):
     assert read(begun.path) == before
 
 
+@settings(max_examples=30)
 @given(st.data())
 def test_a_journal_that_was_cut_anywhere_is_read_and_goes_on(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("journal")

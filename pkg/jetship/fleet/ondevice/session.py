@@ -3,16 +3,19 @@
     request: {"do": "hello" | "offer" | "layer" | "load" | "pull" | "swap" | "rollback", ...}
     answers: {"answer": ...} | {"refused": kind, "what": ..., "fix": ...} | {"phase": word}
 
-The bytes of a layer follow their request. The session ends with stdin; what is being changed then
-is changed to its end nevertheless.
+The bytes of a layer follow their request. The session ends with stdin, or when nothing was heard
+for some time: the deployer sends an empty line now and then, and a link that was cut may never
+tell. What is being changed then is changed to its end nevertheless.
 """
 
+import io
 import json
 import os
 import re
+import select
 import signal
 import sys
-from typing import Any, Callable, Dict
+from typing import IO, Any, Callable, Dict
 
 from jetship.fleet.ondevice.containers import OWN_WORDS
 from jetship.fleet.ondevice.engine import Engine, EngineError
@@ -25,6 +28,8 @@ from jetship.fleet.ondevice.transfer import FULL, Transfer
 PROTOCOL = 1
 APP_FORM = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
 RECOVERY_PATIENCE_SECONDS = 30.0
+FIRST_SILENCE_SECONDS = 60.0
+CHUNK_BYTES = 1 << 18
 NO_HEALTH = {"selftest": [], "command": [], "interval": 2.0, "timeout": 60.0, "settle": 5.0}
 DEFAULT_STATE = "~/.local/share/jetship"
 
@@ -36,11 +41,15 @@ def main() -> None:
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     send({"jetship": PROTOCOL})
-    line = sys.stdin.buffer.readline()
-    if not line:
+    ear = Ear(sys.stdin.fileno())
+    stdin = io.BufferedReader(ear, CHUNK_BYTES)
+    line = stdin.readline()
+    if not line.endswith(b"\n"):
         return
+    hello = json.loads(line.decode())
+    ear.seconds = hello.get("silence", FIRST_SILENCE_SECONDS)
     try:
-        session = Session(json.loads(line.decode()))
+        session = Session(hello, stdin)
         send({"answer": session.facts()})
     except (RefusedError, EngineError, OSError) as error:
         send(refusal(error))
@@ -48,17 +57,38 @@ def main() -> None:
     session.serve()
 
 
+class Ear(io.RawIOBase):
+    """What a deployer says; it ends also when nothing was heard for some seconds."""
+
+    def __init__(self, handle: int) -> None:
+        super().__init__()
+        self._handle = handle
+        self.seconds = FIRST_SILENCE_SECONDS
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        heard, _, _ = select.select([self._handle], [], [], self.seconds)
+        if not heard:
+            return 0
+        data = os.read(self._handle, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
 class Session:
     """A deployer's session with one application; its lock is held until this process ends.
 
     Args:
-        hello: app, state, who, release, clock, wait.
+        hello: app, state, who, release, clock, wait, silence.
+        stdin: what comes after it.
 
     Raises:
         RefusedError: another session has the lock, or the request is none that can be served.
     """
 
-    def __init__(self, hello: Request) -> None:
+    def __init__(self, hello: Request, stdin: IO[bytes]) -> None:
         if hello.get("do") != "hello" or not re.fullmatch(APP_FORM, hello["app"]):
             raise RefusedError("request", "%r is no name of an application" % hello.get("app"))
         base = os.path.expanduser(hello["state"] or DEFAULT_STATE)
@@ -69,6 +99,7 @@ class Session:
         holder = folder.lock(me, hello["wait"])
         if holder is not None:
             raise RefusedError("locked", "another session holds this device", holder=holder)
+        self._stdin = stdin
         self._folder, self._engine = folder, Engine()
         self._transfer = Transfer(folder, self._engine)
 
@@ -82,7 +113,7 @@ class Session:
         transfer = self._transfer
         actions: Dict[str, Callable[[Request], Any]] = {
             "offer": lambda request: transfer.offer(request["image"], request["layers"]),
-            "layer": lambda request: transfer.receive(request, sys.stdin.buffer),
+            "layer": lambda request: transfer.receive(request, self._stdin),
             "load": lambda request: transfer.load(
                 request["image"], request["config"], request["layers"]
             ),
@@ -90,7 +121,11 @@ class Session:
             "swap": self._swap,
             "rollback": self._rollback,
         }
-        for line in iter(sys.stdin.buffer.readline, b""):
+        for line in iter(self._stdin.readline, b""):
+            if not line.strip():
+                continue  # somebody is there
+            if not line.endswith(b"\n"):
+                return  # the link was cut in it
             request = json.loads(line.decode())
             try:
                 send({"answer": actions[request["do"]](request)})
