@@ -99,6 +99,28 @@ def test_a_fault_at_each_step(deployer, old, new, name):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("name", ["sshd killed", "dockerd killed", "power lost", "worker killed"])
+def test_a_fault_at_each_step_of_going_back(deployer, old, new, tmp_path, name):
+    steps = [step for step in SWAP_STEPS if step != "creating"]
+    deployer.deploy(new).good()
+    with faults_at(deployer, FAULTS[name], steps):
+        ended = deployer.task("rollback")
+    assert ended.status in (0, 9), ended.stderr
+    for device in deployer.devices:
+        deployer.wait_until_idle(device)
+    results = deployer.results()
+    # Here what is rolled back is the way back: such a device keeps the new image.
+    blind = Deployer(deployer.fleet, tmp_path / "blind")
+    for device, image in blind.require_whole(old, new).items():
+        assert results[device] in ("reverted", "rolled-back")
+        assert image is (old if results[device] == "reverted" else new), device
+    for device, step in zip(deployer.devices, steps, strict=False):
+        print(f"back, {name:16} {step:12} {results[device.name]}")
+    deployer.deploy(new).good()
+    assert deployer.versions(new) == {"1.1"}
+
+
+@pytest.mark.long
 def test_a_disk_that_gets_full_at_each_step(old, new, tmp_path):
     """The device's one disk, of docker's data and of the state, takes no byte more."""
     with running_fleet(len(STEPS), disk_mb=DISK_MB) as fleet:
