@@ -13,13 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from _pytest.mark import ParameterSet
 from arm64images import Image, make_image
 from devices import Device, Fleet, running_fleet
 from faults import FAULTS, SLOW_KB_A_SECOND, STEPS, SWAP_STEPS, faults_at, wait_for_step
 from rollouts import Deployer, follow
 
-CORE = ("power lost",)
 DISK_MB = 320  # the gate wants a quarter of a GiB beside what an image needs
 DEPLOYER_STEPS = ("planned", "wave", "started", "sending", "sent", "swapping", *SWAP_STEPS, "ended")
 
@@ -80,11 +78,21 @@ def tell(deployer: Deployer, name: str, steps: Sequence[str], found: dict[str, I
         print(f"{name:22} {step:12} {results[device.name]:12} {found[device.name].version}")
 
 
-def in_core(name: str) -> ParameterSet:
-    return pytest.param(name, marks=() if name in CORE else pytest.mark.long)
+def test_power_that_goes_at_two_steps(few, old, new):
+    """Of the faults at each step, which take minutes, the one that leaves nothing running."""
+    steps = ("sending", "settling")
+    forget(few, new)
+    with faults_at(few, FAULTS["power lost"], steps):
+        few.deploy(new)
+    for device in few.devices:
+        few.wait_until_idle(device)
+    tell(few, "power lost", steps, few.require_whole(old, new))
+    few.deploy(new).good()
+    assert few.versions(new) == {"1.1"}
 
 
-@pytest.mark.parametrize("name", [in_core(name) for name in FAULTS])
+@pytest.mark.long
+@pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_at_each_step(deployer, old, new, name):
     forget(deployer, new)
     with faults_at(deployer, FAULTS[name], STEPS):
