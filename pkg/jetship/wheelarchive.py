@@ -14,6 +14,7 @@ from email.parser import BytesParser
 from pathlib import Path, PurePosixPath
 
 from jetship.errors import CheckError
+from jetship.nofile import why_no_file
 from jetship.pin import PIN_FILE, Pin
 from jetship.recorded import recorded
 from jetship.store import CHUNK_BYTES
@@ -102,10 +103,11 @@ def opened(path: Path) -> Iterator[WheelArchive]:
         CheckError: it is missing, not a zip archive, not that of a wheel, or one that must not be
             unpacked.
     """
+    if problem := why_no_file(path):
+        fix = "build the wheel first" if problem == "does not exist" else "name a wheel file"
+        raise CheckError(f"{path} {problem}", fix=fix)
     try:
         archive = zipfile.ZipFile(path)
-    except FileNotFoundError as error:
-        raise CheckError(f"{path} does not exist", fix="build the wheel first") from error
     except DAMAGED as error:
         raise CheckError(
             f"{path} is not a zip archive, or is cut off",
