@@ -50,7 +50,9 @@ def _table(head: list[str], rows: list[list[str]]) -> str | Table:
     for name in head:
         drawn.add_column(Text(name), overflow="fold")
     for row in rows:
-        drawn.add_row(*(Text(one, _STYLES.get(one.partition(" (")[0], "")) for one in row))
+        drawn.add_row(
+            *(Text(console.readable(one), _STYLES.get(one.partition(" (")[0], "")) for one in row)
+        )
     return drawn
 
 

@@ -494,6 +494,24 @@ def test_an_error_in_a_real_process_is_its_code_alone(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("stdout", "said"),
+    [(">&-", "stdout is closed"), (">/dev/full", "to stdout: No space left on device")],
+)
+@pytest.mark.parametrize(
+    "words", ["check --explain tags", "check --explain tags --json", "targets"]
+)
+def test_an_answer_that_cannot_be_written_is_told(stdout, said, words):
+    shell = f'exec "$0" -m invoke {words} {stdout}'
+    done = proc.run(["sh", "-c", shell, sys.executable], cwd=ROOT)
+    assert done.status == 2
+    assert said in done.stderr
+    assert "fix: let stdout go to" in done.stderr
+    assert done.stderr.count("error: ") == 1
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
 def test_a_toolchain_without_device_code_is_the_boards_own(call, project, monkeypatch):
     asked, math = [], []
 
