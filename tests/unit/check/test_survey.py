@@ -162,9 +162,16 @@ def test_without_any_target_the_question_is_on_what_it_runs(call, wheel, asked, 
 
 
 def test_emulation_alone_is_no_board(call, wheel):
-    code, out, _ = call(wheel(headers=("Requires-Python: ==3.11.*",)), "--all-platforms")
-    assert "runs on debian-12" in out
+    path = wheel(headers=("Requires-Python: ==3.11.*",))
+    code, out, err = call(path, "--all-platforms")
+    said = out.splitlines()[0]
+    assert "runs on debian-12, which is for emulation and CI, and on no board" in said
+    assert "did not pass; platforms for emulation are no board, and do not count" in err
     assert code == 7
+    # Where the target was named, it counts.
+    assert call(path, "--arch", "6.2")[0] == 0
+    code, out, err = call(path, "--target", "sm62-debian-12,sm62-debian-11")
+    assert (code, "emulation" in err) == (7, False)
 
 
 def test_what_is_not_in_the_cache_is_unknown_until_it_is_fetched(call, wheel, asked, monkeypatch):
@@ -179,6 +186,21 @@ def test_what_is_not_in_the_cache_is_unknown_until_it_is_fetched(call, wheel, as
     assert "cannot be told" in err
     assert call(path, "--all-platforms", "--fetch")[0] == 0
     assert ("jetpack-6.2", None) in asked
+
+
+def test_a_wheel_that_cannot_be_read_has_its_error_in_the_one_form_of_the_document(call, wheel):
+    path = Path("pkg-1.0-cp311-cp311-linux_aarch64.whl")
+    path.write_text("<html>404</html>")
+    for words in ([path], [path, "--arch", "6.2"], [path, "--all-platforms"]):
+        code, out, err = call(*words, "--json")
+        found = document(out)
+        assert (code, found["outcome"], found["reports"]) == (7, "fail", [])
+        assert [row["wheel"] for row in found["errors"]] == [str(path)]
+        assert "is not a zip archive" in found["errors"][0]["what"]
+        assert err.count("is not a zip archive") == 1
+        code, out, err = call(*words, "--html", "a.html")
+        assert (code, out, err.count("is not a zip archive")) == (7, "", 1)
+        assert "is not a zip archive" in Path("a.html").read_text()
 
 
 def test_libraries_that_cannot_be_had_are_one_unknown_of_several(call, wheel, monkeypatch):
