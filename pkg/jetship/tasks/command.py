@@ -79,15 +79,15 @@ def command(
                 with _stoppable():
                     function(*args, **kwargs)
             except JetshipError as error:
-                _leave(error, as_json=bool(kwargs.get("json")))
+                leave(error, as_json=bool(kwargs.get("json")))
             except Reported as told:
-                _leave(told.error, as_json=False)
+                leave(told.error, as_json=False)
             except BrokenPipeError:
                 # Whoever read our output has enough of it (| head): not an error of anybody.
                 console.silence_stdout()
                 raise Exit(code=0) from None
             except OSError as error:
-                _leave(_of_the_system(error), as_json=bool(kwargs.get("json")))
+                leave(_of_the_system(error), as_json=bool(kwargs.get("json")))
             except KeyboardInterrupt:
                 console.error("interrupted; nothing half-written is left")
                 raise Exit(code=INTERRUPTED_EXIT_CODE) from None
@@ -174,14 +174,20 @@ def _of_the_system(error: OSError) -> ConfigError:
     )
 
 
-def _leave(error: JetshipError, *, as_json: bool) -> NoReturn:
+def leave(error: JetshipError, *, as_json: bool) -> NoReturn:
+    """Tell an error, with --json on stdout as well, and end with its exit code."""
     console.error(str(error))
-    if isinstance(error, StdoutError):
-        console.silence_stdout()
-    elif as_json:
+    told = isinstance(error, StdoutError)
+    if as_json and not told:
         row = error.to_json()
         texts = {name: hints.spoken(text) for name, text in row.items() if isinstance(text, str)}
-        console.emit_json({"error": row | texts})
+        try:
+            console.require_stdout()
+            console.emit_json({"error": row | texts})
+        except (BrokenPipeError, StdoutError):
+            told = True
+    if told:
+        console.silence_stdout()
     raise Exit(code=error.exit_code) from None
 
 

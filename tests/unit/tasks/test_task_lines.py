@@ -580,13 +580,22 @@ parts:
         (["biuld"], ["'biuld' is no task", "did you mean build?"]),
         (["--lst"], ["--lst is no option", "did you mean --list?"]),
         (["build", "--arch"], ["--arch needs a value"]),
+        (["build", "--arch", "6.2", "--arch", "9.9"], ["--arch is given twice", "A,B,C"]),
+        (["build", "-a=6.2", "--json", "--arch=9.9"], ["--arch is given twice"]),
+        (["check", "a.whl", "--arch", "6.2", "-a", "9.9"], ["-a is given twice"]),
+        (["check", "--arch", "6.2", "a.whl", "--html", "a", "--html", "b"], ["--html is given"]),
     ],
 )
 def test_a_command_line_that_cannot_be_read_says_what_was_meant(call, words, said):
     code, out, err = call(*words)
-    assert (code, out) == (2, "")
+    assert code == 2
     assert err.startswith("error: ")
     assert all(text in err for text in said)
+    assert bool(out) == ("--json" in words)
+    code, out, _ = call(*words, "--json")
+    error = json.loads(out)["error"]
+    assert (code, error["exit_code"]) == (2, 2)
+    assert said[0] in error["what"]
 
 
 def test_run_takes_the_tasks_of_its_repository_and_names_itself():
