@@ -20,6 +20,7 @@ from jetship.recorded import recorded
 from jetship.store import CHUNK_BYTES
 
 MAX_MEMBERS = 100_000
+_ENCRYPTED = 0x1  # general purpose bit 0; APPNOTE.TXT 4.4.4
 MAX_UNPACKED_BYTES = 16 << 30
 
 # What zipfile raises for bytes that are no archive, or a damaged one.
@@ -59,10 +60,10 @@ class WheelArchive:
         try:
             return self._zip.read(name)
         except KeyError as error:
-            raise CheckError(f"the wheel has no {name}", fix="build it again") from error
+            raise CheckError(f"{self.path} has no {name}", fix="build it again") from error
         except DAMAGED as error:
             raise CheckError(
-                f"{name} in the wheel is damaged", why=str(error), fix="copy or build it again"
+                f"{name} in {self.path} is damaged", why=str(error), fix="copy or build it again"
             ) from error
 
     def copy(self, member: zipfile.ZipInfo, to: Path) -> str:
@@ -153,6 +154,8 @@ def _problem(members: list[zipfile.ZipInfo]) -> str:
         return f"unpacked it would be {size >> 30} GiB"
     seen: set[str] = set()
     for info in members:
+        if info.flag_bits & _ENCRYPTED:
+            return f"its member {info.filename!r} is encrypted"
         name = info.filename
         path = PurePosixPath(name)
         # zipfile cuts a name at its first NUL; orig_filename still has it.

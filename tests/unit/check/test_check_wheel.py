@@ -100,6 +100,15 @@ def test_absurd_size(tmp_path, monkeypatch):
         read_wheel(path)
 
 
+def test_encrypted(tmp_path):
+    path = WheelSpec({"a.py": b"1"}).write(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(data)
+    with pytest.raises(CheckError, match=r"its member 'a\.py' is encrypted"):
+        read_wheel(path)
+
+
 @pytest.mark.parametrize("lost", ["METADATA", "WHEEL", "RECORD"])
 def test_missing_metadata(tmp_path, wheel, lost):
     (tmp_path / "whole.whl").write_bytes(wheel)
@@ -107,7 +116,7 @@ def test_missing_metadata(tmp_path, wheel, lost):
         for name, data in content(tmp_path / "whole.whl").items():
             if not name.endswith(lost):
                 opened.writestr(name, data)
-    with pytest.raises(CheckError, match=f"has no pkg-1.0.dist-info/{lost}"):
+    with pytest.raises(CheckError, match=f"{NAME} has no pkg-1.0.dist-info/{lost}"):
         read_wheel(tmp_path / NAME)
 
 
