@@ -154,17 +154,21 @@ def _problem(members: list[zipfile.ZipInfo]) -> str:
         return f"unpacked it would be {size >> 30} GiB"
     seen: set[str] = set()
     for info in members:
-        if info.flag_bits & _ENCRYPTED:
-            return f"its member {info.filename!r} is encrypted"
-        name = info.filename
-        path = PurePosixPath(name)
-        # zipfile cuts a name at its first NUL; orig_filename still has it.
-        outside = path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name
-        if outside or name != info.orig_filename:
-            return f"its member {info.orig_filename!r} would land outside of the folder"
-        if stat.S_ISLNK(info.external_attr >> 16):
-            return f"its member {name!r} is a symbolic link"
-        if name in seen:
-            return f"it has two members {name!r}"
-        seen.add(name)
+        if problem := _member_problem(info):
+            return f"its member {info.orig_filename!r} {problem}"
+        if info.filename in seen:
+            return f"it has two members {info.filename!r}"
+        seen.add(info.filename)
     return ""
+
+
+def _member_problem(info: zipfile.ZipInfo) -> str:
+    name = info.filename
+    path = PurePosixPath(name)
+    if info.flag_bits & _ENCRYPTED:
+        return "is encrypted"
+    # zipfile cuts a name at its first NUL; orig_filename still has it.
+    outside = path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name
+    if outside or name != info.orig_filename:
+        return "would land outside of the folder"
+    return "is a symbolic link" if stat.S_ISLNK(info.external_attr >> 16) else ""

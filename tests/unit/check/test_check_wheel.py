@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jetship import wheelarchive
+from jetship.check import wheel as wheel_reader
 from jetship.check.api import check_wheel
 from jetship.check.findings import Finding, Report
 from jetship.check.fold import sentence
@@ -98,6 +99,15 @@ def test_absurd_size(tmp_path, monkeypatch):
     path = WheelSpec({"a.bin": bytes(2000)}).write(tmp_path)
     with pytest.raises(CheckError, match="unpacked it would be"):
         read_wheel(path)
+
+
+def test_a_large_wheel_is_announced(tmp_path, monkeypatch, capsys):
+    path = WheelSpec({"a.bin": bytes(2_000_000)}).write(tmp_path)
+    read_wheel(path)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(wheel_reader, "_LARGE_BYTES", 1_000_000)
+    read_wheel(path)
+    assert capsys.readouterr().err == f"    reading {path.name}, 2 MB unpacked\n"
 
 
 def test_encrypted(tmp_path):

@@ -2,6 +2,7 @@ import dataclasses
 import json
 import os
 import re
+import shlex
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -275,6 +276,13 @@ def test_a_build_prints_its_wheel_on_stdout_and_all_else_on_stderr(call, built):
     assert (code, out) == (0, "dist/ops.whl\n")
     assert "for emulation and CI" in err
     assert "Jetson TX2 (6.2) itself runs JetPack 4.6 (L4T r32.7, Ubuntu 18.04)" in err
+
+
+def test_the_command_that_a_build_proposes_can_be_copied(call, built):
+    built("pass")
+    _, _, err = call("build", "--arch", "6.2", "--dist", "x y")
+    proposed = err.partition("(`")[2].partition("` shows all)")[0]
+    assert shlex.split(proposed)[1:] == ["check", "x y/ops.whl"]
 
 
 def test_the_platforms_of_servers_are_told_by_the_option_that_takes_them(call, built):
