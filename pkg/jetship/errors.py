@@ -41,6 +41,10 @@ class ConfigError(JetshipError):
     exit_code = 2
 
 
+class StdoutError(ConfigError):
+    """The answer cannot be written to stdout, so no document can tell of it either."""
+
+
 class NothingSelectedError(JetshipError):
     """The request is valid, and nothing answers to it."""
 

@@ -31,7 +31,7 @@ def program() -> str:
     called = Path(sys.argv[0])
     if called.name == "jetship":
         return "jetship"
-    return str(sys.argv[0]) if called.name == "run" else "invoke"
+    return shlex.quote(sys.argv[0]) if called.name == "run" else "invoke"
 
 
 def spoken(text: str) -> str:

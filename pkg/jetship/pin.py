@@ -3,9 +3,10 @@
 from typing import Literal, Self
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from jetship.errors import CheckError
-from jetship.yamlfile import Strict, sentence
+from jetship.yamlfile import Strict
 
 PIN_FILE = "jetship.json"
 
@@ -81,13 +82,22 @@ class Pin(Strict):
             return cls.model_validate_json(data)
         except ValidationError as error:
             first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"])
             raise CheckError(
                 f"{PIN_FILE} is not a pin record that this jetship can read",
-                why=f"{place}: {sentence(first)}" if place else sentence(first),
+                why=f"{PIN_FILE}: {_told(first)}",
                 fix="build the wheel again, or update jetship",
             ) from error
 
     def to_json(self) -> bytes:
         """Return the record as UTF-8 JSON, the same bytes for the same record."""
         return (self.model_dump_json(indent=2) + "\n").encode()
+
+
+def _told(detail: ErrorDetails) -> str:
+    """Return what is wrong with a record, and where, without advice on how YAML is written."""
+    place = ".".join(str(part) for part in detail["loc"])
+    if not place:
+        return "it is no JSON object" if detail["type"] != "json_invalid" else detail["msg"]
+    if detail["type"] == "missing":
+        return f"key {place!r} is missing"
+    return f"{place}: {detail['msg']}"

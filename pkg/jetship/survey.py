@@ -69,12 +69,14 @@ class Survey:
     def run(self, inputs: Sequence[Input], asked: Callable[[Pin | None], Asked]) -> Matrix:
         """Check every input against what `asked` says of its pin record.
 
+        What cannot be read has its error in the matrix, in place of reports.
+
         Raises:
-            JetshipError: the one thing that was asked cannot be answered; where there are
-                several, the others are, and the matrix says of this one why it is not.
+            JetshipError: the libraries of the one target of one wheel cannot be had; of several,
+                the others are answered, and the matrix says of this one why it is not.
         """
         pinned = _pinned(inputs)
-        rows = [self._row(one, asked, pinned, alone=len(inputs) == 1) for one in inputs]
+        rows = [self._row(one, asked, pinned) for one in inputs]
         columns = _columns(rows)
         alone = len(rows) == 1 and len(columns) == 1
         reports: dict[tuple[int, int], Report] = {}
@@ -97,8 +99,6 @@ class Survey:
         one: Input,
         asked: Callable[[Pin | None], Asked],
         pinned: Mapping[str, tuple[str, ...]],
-        *,
-        alone: bool,
     ) -> "_Row":
         question: Question = "named"
         try:
@@ -109,8 +109,6 @@ class Survey:
             question = said.question
             columns = self._columns_of(said, wheel)
         except (CheckError, ConfigError) as error:
-            if alone:
-                raise
             subject = Subject(one.place, one.name, one.kind, question, error=error)
             return _Row(subject, None, (), one.image)
         name = wheel.file.removesuffix(".dist-info")

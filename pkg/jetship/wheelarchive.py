@@ -14,11 +14,13 @@ from email.parser import BytesParser
 from pathlib import Path, PurePosixPath
 
 from jetship.errors import CheckError
+from jetship.nofile import why_no_file
 from jetship.pin import PIN_FILE, Pin
 from jetship.recorded import recorded
 from jetship.store import CHUNK_BYTES
 
 MAX_MEMBERS = 100_000
+_ENCRYPTED = 0x1  # general purpose bit 0; APPNOTE.TXT 4.4.4
 MAX_UNPACKED_BYTES = 16 << 30
 
 # What zipfile raises for bytes that are no archive, or a damaged one.
@@ -58,10 +60,10 @@ class WheelArchive:
         try:
             return self._zip.read(name)
         except KeyError as error:
-            raise CheckError(f"the wheel has no {name}", fix="build it again") from error
+            raise CheckError(f"{self.path} has no {name}", fix="build it again") from error
         except DAMAGED as error:
             raise CheckError(
-                f"{name} in the wheel is damaged", why=str(error), fix="copy or build it again"
+                f"{name} in {self.path} is damaged", why=str(error), fix="copy or build it again"
             ) from error
 
     def copy(self, member: zipfile.ZipInfo, to: Path) -> str:
@@ -102,10 +104,11 @@ def opened(path: Path) -> Iterator[WheelArchive]:
         CheckError: it is missing, not a zip archive, not that of a wheel, or one that must not be
             unpacked.
     """
+    if problem := why_no_file(path):
+        fix = "build the wheel first" if problem == "does not exist" else "name a wheel file"
+        raise CheckError(f"{path} {problem}", fix=fix)
     try:
         archive = zipfile.ZipFile(path)
-    except FileNotFoundError as error:
-        raise CheckError(f"{path} does not exist", fix="build the wheel first") from error
     except DAMAGED as error:
         raise CheckError(
             f"{path} is not a zip archive, or is cut off",
@@ -151,15 +154,21 @@ def _problem(members: list[zipfile.ZipInfo]) -> str:
         return f"unpacked it would be {size >> 30} GiB"
     seen: set[str] = set()
     for info in members:
-        name = info.filename
-        path = PurePosixPath(name)
-        # zipfile cuts a name at its first NUL; orig_filename still has it.
-        outside = path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name
-        if outside or name != info.orig_filename:
-            return f"its member {info.orig_filename!r} would land outside of the folder"
-        if stat.S_ISLNK(info.external_attr >> 16):
-            return f"its member {name!r} is a symbolic link"
-        if name in seen:
-            return f"it has two members {name!r}"
-        seen.add(name)
+        if problem := _member_problem(info):
+            return f"its member {info.orig_filename!r} {problem}"
+        if info.filename in seen:
+            return f"it has two members {info.filename!r}"
+        seen.add(info.filename)
     return ""
+
+
+def _member_problem(info: zipfile.ZipInfo) -> str:
+    name = info.filename
+    path = PurePosixPath(name)
+    if info.flag_bits & _ENCRYPTED:
+        return "is encrypted"
+    # zipfile cuts a name at its first NUL; orig_filename still has it.
+    outside = path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name
+    if outside or name != info.orig_filename:
+        return "would land outside of the folder"
+    return "is a symbolic link" if stat.S_ISLNK(info.external_attr >> 16) else ""

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from jetship.errors import ConfigError
+from jetship.nofile import why_no_file
 
 # The type of an error about something whose own problems are listed as well.
 ELSEWHERE = "wrong_elsewhere"
@@ -175,10 +176,10 @@ def summary(path: Path | str, problems: Sequence[str]) -> str:
 
 
 def _text(path: Path) -> str:
+    if problem := why_no_file(path):
+        raise ConfigError(f"{path} {problem}")
     try:
         return path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise ConfigError(f"{path} does not exist") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read as text", why=str(error)) from error
 

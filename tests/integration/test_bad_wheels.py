@@ -82,7 +82,7 @@ def test_a_file_that_is_no_archive(toolchain, tmp_path, words):
     done = invoke("check", path, *words)
     done.one_error(7)
     if "--json" in words:
-        assert done.json["error"]["exit_code"] == 7
+        assert [row["exit_code"] for row in done.json["errors"]] == [7]
 
 
 def test_a_wheel_that_is_cut_off(kernel_wheel, tmp_path):

@@ -221,7 +221,7 @@ def test_an_error_is_one_json_document_too(nothing):
 def test_without_arch_and_deploy_yaml_there_is_no_target(nothing, tmp_path):
     words, variables = nothing
     done = jetship("build", "--project", PROJECTS / "plain", *words, cwd=tmp_path, **variables)
-    assert "--arch is not given and there is no deploy.yaml" in done.one_error(2)
+    assert "--arch is not given, and deploy.yaml does not exist" in done.one_error(2)
 
 
 def test_dry_says_what_would_be_built(nothing):

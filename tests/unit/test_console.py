@@ -69,3 +69,21 @@ def test_lines_say_of_which_target_they_speak(capsys):
         "==> sm62-debian-12: building", "    sm62-debian-12: 2 jobs", "    of another thread",
         "    done",
     ]  # fmt: skip
+
+
+RAW = "\x1b[2J\x07 \x9b31m ab\r\nc\x00"
+TOLD = "\\x1b[2J\\x07 \\x9b31m ab\nc\\x00"
+
+
+@pytest.mark.parametrize(
+    "say", [console.step, console.note, console.warn, console.error, console.text, console.emit]
+)
+def test_what_a_wheel_or_project_says_is_not_obeyed_by_the_terminal(capsys, say):
+    say(RAW)
+    out, err = capsys.readouterr()
+    assert (out + err).endswith(f"{TOLD}\n")
+
+
+def test_a_path_that_is_not_utf_8_goes_out_as_it_is(capfdbinary):
+    console.emit("dist/\udcff.whl")
+    assert capfdbinary.readouterr() == (b"dist/\xff.whl\n", b"")

@@ -74,24 +74,24 @@ def test_a_record_cannot_be_changed():
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"schema_version": 2}, "schema_version: 2 is not allowed; allowed: 1"),
+        ({"schema_version": 2}, "schema_version: Input should be 1"),
         ({"colour": "red"}, "colour: Extra inputs are not permitted"),
         ({"platform_kind": "toaster"}, "platform_kind: "),
-        ({"torch": {"version": "2.7.1", "cuda": None}}, "torch.cxx11_abi: Field required"),
+        ({"torch": {"version": "2.7.1", "cuda": None}}, "key 'torch.cxx11_abi' is missing"),
     ],
 )
 def test_a_record_of_another_shape_is_refused(change, why):
     record = json.loads(PIN.to_json()) | change
     with pytest.raises(CheckError, match="not a pin record") as caught:
         Pin.from_json(json.dumps(record).encode())
-    assert caught.value.why.startswith(why)
+    assert caught.value.why.startswith(f"jetship.json: {why}")
     assert caught.value.fix
 
 
 def test_a_record_that_is_not_json_is_refused():
     with pytest.raises(CheckError) as caught:
         Pin.from_json(b"{")
-    assert caught.value.why.startswith("Invalid JSON")
+    assert caught.value.why.startswith("jetship.json: Invalid JSON")
 
 
 def test_a_wheel_gives_its_record(tmp_path):

@@ -3,6 +3,7 @@
 import difflib
 import os
 import re
+import shlex
 import sys
 import tarfile
 from pathlib import Path, PurePosixPath
@@ -188,7 +189,8 @@ def _title(path: Path) -> str:
     else:
         raise ConfigError(
             f"{path} is a wheel, which is built already",
-            fix=f"`invoke check {path}` says where it runs; to build, name the project's sources",
+            fix=f"`invoke check {shlex.quote(str(path))}` says where it runs; to build, name the "
+            "project's sources",
         )
     name = path.name
     for suffix in SDIST_SUFFIXES:

@@ -29,10 +29,10 @@ RULES: tuple[Rule, ...] = (
     rules_wheel.tags,
     rules_wheel.requires_torch,
     rules_requirements.requires,
-    rules_wheel.pin,
     rules_vendored.vendored,
     rules_elf.elf,
     rules_elf.machine,
+    rules_wheel.pin,  # after what says that a library could not be read
     rules_elf.suffix,
     rules_elf.versions,
     rules_elf.libraries,

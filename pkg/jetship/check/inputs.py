@@ -11,6 +11,7 @@ from jetship import console
 from jetship.check.installed import distributions, read_installed
 from jetship.check.wheel import Wheel, read_wheel
 from jetship.errors import ConfigError, NothingSelectedError, ToolMissingError
+from jetship.nofile import why_no_file
 from jetship.store import Store
 from jetship.targets.catalog import Catalog
 
@@ -87,9 +88,10 @@ def _problem(word: str, images: dict[str, str]) -> str:
         if could_be_image and _image_machine(word)[0]:
             return f"{word} is a folder and an image: say ./{word}, or {word}:latest"
         return "" if _has_any(path) else _nothing_in(path)
-    if path.exists():
-        return ""
-    return _no_image(word, images) if could_be_image else f"{word} does not exist"
+    problem = why_no_file(path)
+    if could_be_image and problem == "does not exist":
+        return _no_image(word, images)
+    return f"{word} {problem}" if problem else ""
 
 
 def _no_image(word: str, images: dict[str, str]) -> str:

@@ -12,6 +12,7 @@ from packaging.version import InvalidVersion, Version
 
 from jetship.check.wheel import Member, Wheel, member_of, pin_in
 from jetship.errors import CheckError
+from jetship.nofile import why_no_file
 from jetship.pin import PIN_FILE, Pin
 from jetship.recorded import record_rows, recorded
 from jetship.store import sha256_of
@@ -78,6 +79,8 @@ def read_installed(info: Path) -> Wheel:
 
 
 def _message(path: Path) -> Message:
+    if problem := why_no_file(path):
+        raise CheckError(f"{path} {problem}", fix="install it again with pip")
     try:
         return BytesParser().parsebytes(path.read_bytes(), headersonly=True)
     except OSError as error:

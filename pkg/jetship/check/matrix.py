@@ -75,6 +75,13 @@ class Matrix:
             order = ("fail", "unknown", "pass")
         return next((one for one in order if one in outcomes), "unknown")
 
+    def emulated_alone(self, subject: int) -> bool:
+        """Whether what was asked is on what a wheel runs, and that is emulation and no board."""
+        if self.subjects[subject].question != "platforms":
+            return False
+        fits = [column for column, report in self.of(subject) if report.outcome == "pass"]
+        return bool(fits) and not any(column.is_board for column in fits)
+
     @property
     def rejected(self) -> list[int]:
         """The subjects whose answer is not a pass."""

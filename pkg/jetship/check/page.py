@@ -23,6 +23,7 @@ from jetship.check.fold import Folded, blocking_first, fold, sentence
 from jetship.check.matrix import Column, Matrix, Subject
 from jetship.errors import ConfigError
 from jetship.hints import spoken
+from jetship.nofile import why_no_file
 from jetship.store import write_atomically
 
 _SYMBOLS = {"pass": "✓", "derived": "≈", "unknown": "?", "fail": "✕"}
@@ -33,6 +34,9 @@ _WORDS = {
     "fail": "fail",
 }
 _SHOWN = 8
+# What page.html.j2 says of itself, in its first lines: a page may take the place of another alone.
+_MARK = b'<meta name="generator" content="jetship check">'
+_HEAD_BYTES = 1024
 
 
 @dataclass(frozen=True)
@@ -106,14 +110,31 @@ def require_writable(path: Path) -> None:
     """Make sure that a page can be written, before anything is checked.
 
     Raises:
-        ConfigError: it is a folder, or its folder is missing.
+        ConfigError: it is a folder, its folder is missing, or there is a file that is no earlier
+            page: a wheel, say, as `check --html *` would name one.
     """
+    problem = why_no_file(path)
     if path.is_dir():
         raise ConfigError(f"--html: {path} is a folder", fix=f"name a file: {path}/check.html")
+    if problem and problem != "does not exist":
+        raise ConfigError(f"--html: {path} {problem}", fix="name a file")
+    if not problem and not _is_page(path):
+        raise ConfigError(
+            f"--html: {path} is there already, and is no earlier page of `invoke check`",
+            why="the page would take its place",
+            fix="name another file, or delete that one first",
+        )
     if not path.absolute().parent.is_dir():
         raise ConfigError(
             f"--html: there is no folder {path.parent}", fix="make it, or name another file"
         )
+
+
+def _is_page(path: Path) -> bool:
+    """Return whether a file is a page that `write` wrote, or is empty."""
+    with path.open("rb") as stream:
+        head = stream.read(_HEAD_BYTES)
+    return not head or _MARK in head
 
 
 def write(matrix: Matrix, path: Path) -> None:

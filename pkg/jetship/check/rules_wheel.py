@@ -198,25 +198,40 @@ def _torch_requirements(facts: Facts) -> tuple[list[Requirement], list[str]]:
 
 def pin(facts: Facts) -> Iterator[Finding]:
     """The pin record is that of this target."""
-    subject = facts.wheel.file
-    if facts.wheel.pin is not None:
-        problems = tuple(_pin_problems(facts.wheel.pin, facts))
-    else:
-        problems = (facts.wheel.pin_damage,) if facts.wheel.pin_damage else ()
+    subject, record = facts.wheel.file, facts.wheel.pin
+    if record is None and facts.wheel.pin_damage:
+        reason = f"the wheel's {PIN_FILE} cannot be read"
+        fix = "build the wheel again, or update jetship"
+        yield Finding("pin", "fail", subject, reason, (facts.wheel.pin_damage,), fix)
+        return
+    if record is None:
+        reason = f"no {PIN_FILE}: not built by jetship, so the other rules have to tell"
+        yield Finding("pin", "pass", subject, reason)
+        return
+    unread = tuple(_unread(facts))
+    problems = (*_pin_problems(record, facts), *(() if unread else _code_problems(record, facts)))
     if problems:
         reason = f"the wheel's {PIN_FILE} says that it was built for something else"
         fix = f"build it for {facts.target.id}"
         yield Finding("pin", "fail", subject, reason, problems, fix)
-    elif facts.wheel.pin is None:
-        reason = f"no {PIN_FILE}: not built by jetship, so the other rules have to tell"
-        yield Finding("pin", "pass", subject, reason)
+    elif unread:
+        reason = f"device code and glibc of {PIN_FILE} cannot be compared, as files of the wheel "
+        reason += "could not be read"
+        yield Finding("pin", "unknown", subject, reason, unread, "see rules elf and machine")
     else:
-        built = facts.wheel.pin.target
-        same = built == facts.target.id
-        reason = f"built for {built}" + (
+        same = record.target == facts.target.id
+        reason = f"built for {record.target}" + (
             "" if same else f", which is {facts.platform.name} as well; device-code tells the rest"
         )
         yield Finding("pin", "pass", subject, reason)
+
+
+def _unread(facts: Facts) -> Iterator[str]:
+    """Yield the libraries whose own facts cannot be held against the record."""
+    loadable = {member.name for member, _ in facts.loadable}
+    for member in facts.wheel.members:
+        if member.images_damage or (member.is_library and member.name not in loadable):
+            yield member.name
 
 
 def _pin_problems(pin: Pin, facts: Facts) -> Iterator[str]:
@@ -232,6 +247,9 @@ def _pin_problems(pin: Pin, facts: Facts) -> Iterator[str]:
     for what, built, have in pairs:
         if built != have:
             yield f"{what}: built for {built}, the target has {have}"
+
+
+def _code_problems(pin: Pin, facts: Facts) -> Iterator[str]:
     # Whether that code is what the target needs is for the device-code rule to say.
     pinned = {(row.arch, row.sass, row.ptx) for row in pin.cuda.code}
     found = _device_code(facts)

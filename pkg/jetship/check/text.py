@@ -159,6 +159,8 @@ def runs_on(matrix: Matrix, subject: int) -> str:
     open_ = list(dict.fromkeys(row[1] for row in rows if row[0] == "unknown"))
     name = matrix.subjects[subject].name
     said = f"{name} runs on {', '.join(fits)}" if fits else f"{name} runs on nothing that is known"
+    if matrix.emulated_alone(subject):
+        said += f", which {'is' if len(fits) == 1 else 'are'} for emulation and CI, and on no board"
     if open_:
         head = name if not fits else ""
         told = f"of {len(open_)} it cannot be told: {', '.join(open_)}"

@@ -11,6 +11,7 @@ from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
+from jetship import console
 from jetship.elf import MAGIC, Data, ElfError, ElfFile, mapped, parse_elf
 from jetship.errors import CheckError
 from jetship.fatbin import DeviceImage, FatbinError, images_in
@@ -19,6 +20,8 @@ from jetship.pin import Pin
 from jetship.recorded import record_rows
 from jetship.store import sha256_of
 from jetship.wheelarchive import WheelArchive, opened
+
+_LARGE_BYTES = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ def read_wheel(path: Path) -> Wheel:
     name, version, tags = _parse_name(path)
     with opened(path) as archive, tempfile.TemporaryDirectory() as scratch:
         _require_same(path, archive.info, name, version)
+        _announce(archive)
         members, record_problems = _walk(archive, Path(scratch) / "member")
         pin, pin_damage = pin_in(archive.pin)
         return Wheel(
@@ -99,6 +103,13 @@ def read_wheel(path: Path) -> Wheel:
             pin_damage=pin_damage,
             members=members,
         )
+
+
+def _announce(archive: WheelArchive) -> None:
+    """Say what takes seconds, or a minute on a machine that has other work."""
+    size = sum(info.file_size for info in archive.members)
+    if size > _LARGE_BYTES:
+        console.note(f"reading {archive.path.name}, {size / 1e6:.0f} MB unpacked")
 
 
 def _parse_name(path: Path) -> tuple[str, Version, frozenset[Tag]]:

@@ -1,6 +1,7 @@
 """Whether what is installed in an image was proved to load and run on its target."""
 
 import hashlib
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,7 +62,8 @@ def _refused(image: PinnedImage, target: Target, matrix: Matrix) -> CheckError:
     return CheckError(
         f"{image.name} is refused: what is installed in it did not pass its check for {target.id}",
         why="; ".join(errors),
-        fix=f"see the findings above; `invoke check {image.name} --target {target.id}` shows all",
+        fix="see the findings above; "
+        f"`invoke check {shlex.quote(image.name)} --target {target.id}` shows all",
     )
 
 

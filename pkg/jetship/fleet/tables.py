@@ -54,5 +54,5 @@ def _table(answers: Sequence[Answer]) -> Table:
         table.add_column(Text(name), overflow="fold")
     for one in answers:
         style = "red" if one.facts is None else "" if one.well else "yellow"
-        table.add_row(*(Text(cell, style) for cell in one.row()))
+        table.add_row(*(Text(console.readable(cell), style) for cell in one.row()))
     return table

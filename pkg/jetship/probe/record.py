@@ -17,12 +17,13 @@ from packaging.version import InvalidVersion, Version
 from jetship import console
 from jetship.elf import ElfError, ElfFile, read_elf
 from jetship.errors import ConfigError
+from jetship.nofile import why_no_file
 from jetship.probe.reader import FORMAT
 from jetship.targets.model import Platform
 
 INDEX = "index.json"
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, TypeError)
-_FIX = "write it anew: invoke probe USER@HOST --out {path}"
+_FIX = "let the device be read: invoke probe USER@HOST --out NAME.probe"
 
 
 @dataclass(frozen=True)
@@ -64,15 +65,12 @@ def read_record(path: Path, said: str = "") -> Record:
         ConfigError: it is none, is of another version of jetship, or is damaged.
     """
     said = said or str(path)
-    if not path.is_file():
-        problem = "is a folder" if path.is_dir() else "does not exist"
-        raise ConfigError(f"{said} {problem}", fix=_FIX.format(path=path))
+    if problem := why_no_file(path):
+        raise ConfigError(f"{said} {problem}", fix=_FIX)
     with _reading(path, said), zipfile.ZipFile(path) as archive:
         index = json.loads(archive.read(INDEX))
         if index["format"] != FORMAT:
-            raise ConfigError(
-                f"{said} was written by another version of jetship", fix=_FIX.format(path=path)
-            )
+            raise ConfigError(f"{said} was written by another version of jetship", fix=_FIX)
         return Record(path, dict(index["facts"]), tuple(index["files"]))
 
 
@@ -139,7 +137,7 @@ def _reading(path: Path, said: str = "") -> Iterator[None]:
         raise ConfigError(
             f"{said or path} is no record of a device, or is damaged",
             why=str(error),
-            fix=_FIX.format(path=path),
+            fix=_FIX,
         ) from error
 
 

@@ -240,9 +240,9 @@ class Catalog:
                     + ", ".join(one.name for one in rows),
                     fix=f"name the whole release, such as {example}, or the platform",
                 )
-        raise self._unknown_release(release)
+        raise self._unknown_release(release, version)
 
-    def _unknown_release(self, release: str) -> ConfigError:
+    def _unknown_release(self, release: str, version: str) -> ConfigError:
         l4t = release.startswith("r")
         rows = {
             one: platform.name
@@ -255,8 +255,11 @@ class Catalog:
                 f"JetPack {release!r} is not known", fix=f"known releases: {', '.join(rows)}"
             )
         line = near.partition(".")[0]
+        said = f"{_said(release)} is not known"
+        if release == f"r{version.strip()}":  # a number alone, and too large for a JetPack
+            said = f"JetPack {version.strip()} is not known, and no L4T {release} either"
         return ConfigError(
-            f"{_said(release)} is not known",
+            said,
             fix=f"the nearest known one is {near} ({rows[near]}); known of {_said(line)}: "
             + ", ".join(releases.of_line(line, rows)),
         )

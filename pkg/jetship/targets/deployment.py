@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from jetship import yamlfile
 from jetship.errors import ConfigError
+from jetship.nofile import why_no_file
 from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.catalog import Catalog
 from jetship.targets.fleet import Assembly, Fleet, FleetPlan, one_line
@@ -117,6 +118,8 @@ def load_fleet(path: Path, catalog: Catalog) -> tuple[Deployment, Fleet]:
 
 
 def _load(path: Path, catalog: Catalog, *, inventory: bool) -> tuple[Deployment, Fleet]:
+    if problem := why_no_file(path):
+        raise ConfigError(f"{path} {problem}", fix="name a deploy.yaml with --deploy FILE")
     document = yamlfile.read(path)
     problems: list[str] = []
     deployment: Deployment | None = None

@@ -5,6 +5,7 @@ it is made of; versions and digests are in a folder locks/ under the same name.
 """
 
 import difflib
+import shlex
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -167,7 +168,7 @@ class NamedPart:
     @property
     def pins_command(self) -> str:
         """The command that writes its lock file."""
-        file = f" --targets-file {self.file}" if self.is_users else ""
+        file = f" --targets-file {shlex.quote(str(self.file))}" if self.is_users else ""
         return f"invoke pins --part {self.name}{file}"
 
 

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import os
 import re
 import signal
 import sys
@@ -18,7 +17,7 @@ from invoke.parser.argument import Argument
 from invoke.tasks import Task, task
 
 from jetship import console, hints
-from jetship.errors import INTERRUPTED_EXIT_CODE, ConfigError, JetshipError
+from jetship.errors import INTERRUPTED_EXIT_CODE, ConfigError, JetshipError, StdoutError
 
 # One letter means one thing in every task; invoke's own choice differs from task to task.
 SHORT = {
@@ -68,6 +67,7 @@ def command(
         @functools.wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> None:
             try:
+                console.require_stdout()
                 _refuse_empty(kwargs, known)
                 # What was not given has the function's own default.
                 kwargs = {name: value for name, value in kwargs.items() if value is not None}
@@ -79,15 +79,15 @@ def command(
                 with _stoppable():
                     function(*args, **kwargs)
             except JetshipError as error:
-                _leave(error, as_json=bool(kwargs.get("json")))
+                leave(error, as_json=bool(kwargs.get("json")))
             except Reported as told:
-                _leave(told.error, as_json=False)
+                leave(told.error, as_json=False)
             except BrokenPipeError:
                 # Whoever read our output has enough of it (| head): not an error of anybody.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                console.silence_stdout()
                 raise Exit(code=0) from None
             except OSError as error:
-                _leave(_of_the_system(error), as_json=bool(kwargs.get("json")))
+                leave(_of_the_system(error), as_json=bool(kwargs.get("json")))
             except KeyboardInterrupt:
                 console.error("interrupted; nothing half-written is left")
                 raise Exit(code=INTERRUPTED_EXIT_CODE) from None
@@ -174,12 +174,20 @@ def _of_the_system(error: OSError) -> ConfigError:
     )
 
 
-def _leave(error: JetshipError, *, as_json: bool) -> NoReturn:
+def leave(error: JetshipError, *, as_json: bool) -> NoReturn:
+    """Tell an error, with --json on stdout as well, and end with its exit code."""
     console.error(str(error))
-    if as_json:
+    told = isinstance(error, StdoutError)
+    if as_json and not told:
         row = error.to_json()
         texts = {name: hints.spoken(text) for name, text in row.items() if isinstance(text, str)}
-        console.emit_json({"error": row | texts})
+        try:
+            console.require_stdout()
+            console.emit_json({"error": row | texts})
+        except (BrokenPipeError, StdoutError):
+            told = True
+    if told:
+        console.silence_stdout()
     raise Exit(code=error.exit_code) from None
 
 

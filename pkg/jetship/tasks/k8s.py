@@ -1,5 +1,6 @@
 """The task `k8s`."""
 
+import shlex
 from pathlib import Path
 
 import yaml
@@ -75,4 +76,4 @@ def k8s(
         console.emit(text.rstrip())
         return
     write_atomically(Path(out), text.encode())
-    console.note(f"{out}: kubectl apply -f {out}")
+    console.note(f"{out}: kubectl apply -f {shlex.quote(out)}")

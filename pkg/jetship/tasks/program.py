@@ -5,11 +5,12 @@ import difflib
 import re
 from collections.abc import Iterator
 
-from invoke.exceptions import Exit, ParseError
+from invoke.exceptions import ParseError
+from invoke.parser.context import ParserContext
 from invoke.program import Program
 
-from jetship import console
 from jetship.errors import ConfigError
+from jetship.tasks.command import leave
 
 
 class JetshipProgram(Program):
@@ -21,21 +22,46 @@ class JetshipProgram(Program):
 
     def parse_tasks(self) -> None:
         with self._unreadable():
+            self._refuse_repeated()
             super().parse_tasks()
+
+    def _refuse_repeated(self) -> None:
+        """Refuse an option with a value that a task is given twice.
+
+        invoke takes the second value for the next word, such as a task's name or a path.
+
+        Raises:
+            ParseError: names it as it was written.
+        """
+        contexts = {context.name: context for context in self.collection.to_contexts()}
+        context: ParserContext | None = None
+        seen: set[str] = set()
+        for token in self.core.unparsed:
+            if token in contexts:
+                context, seen = contexts[token], set()
+            word = token.partition("=")[0]
+            if context is None or word not in context.flags:
+                continue
+            argument = context.flags[word]  # get() knows no short names
+            if not argument.takes_value:
+                continue
+            if argument.name in seen:
+                raise ParseError(f"{word} is given twice", context)
+            seen.add(argument.name)
 
     @contextlib.contextmanager
     def _unreadable(self) -> Iterator[None]:
         try:
             yield
         except ParseError as error:
-            told = self._told(error)
-            console.error(str(told))
-            raise Exit(code=told.exit_code) from None
+            leave(self._told(error), as_json="--json" in self.argv)
 
     def _told(self, error: ParseError) -> ConfigError:
         valueless = re.fullmatch(r"Flag <Argument: ([\w-]+).*> needed value.*", str(error))
         if valueless is not None:
             return ConfigError(f"--{valueless[1]} needs a value")
+        if str(error).endswith(" is given twice"):
+            return ConfigError(str(error), fix="give it once; several values are A,B,C in one")
         match = re.fullmatch(r"No idea what '(.*)' is!", str(error))
         if match is None:
             return ConfigError(str(error))

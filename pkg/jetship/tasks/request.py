@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from jetship import console, yamlfile
 from jetship.errors import ConfigError, NothingSelectedError
+from jetship.nofile import why_no_file
 from jetship.store import Store
 from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.catalog import Catalog
@@ -120,9 +121,9 @@ def targets_of(catalog: Catalog, asked: Asked, *, deploy: str) -> tuple[Target, 
             why=f"{chosen.name} has several archs",
             fix=f"add --arch; {possible(catalog, chosen)}",
         )
-    if not Path(deploy).is_file():
+    if problem := why_no_file(Path(deploy)):
         raise ConfigError(
-            f"no target: --arch is not given and there is no {deploy}",
+            f"no target: --arch is not given, and {deploy} {problem}",
             fix="name a compute capability, such as --arch 6.2",
         )
     return targets_of_file(catalog, deploy)
@@ -182,8 +183,7 @@ class Known:
         """
         path = Path(deploy)
         extra = Path(self.targets_file) if self.targets_file else None
-        if extra is not None and not extra.is_file():
-            problem = "is a folder" if extra.is_dir() else "does not exist"
+        if extra is not None and (problem := why_no_file(extra)):
             raise ConfigError(
                 f"--targets-file: {extra} {problem}",
                 fix="name a YAML file with your boards, platforms and parts",
@@ -267,11 +267,9 @@ def deployment_of(catalog: Catalog, deploy: str) -> Deployment | None:
         ConfigError: it is there and wrong.
     """
     path = Path(deploy)
-    if path.is_file():
-        return load_deployment(path, catalog)
-    if path != DEPLOY_FILE:
-        raise ConfigError(f"{deploy} is no file", fix="name a deploy.yaml with --deploy FILE")
-    return None
+    if path == DEPLOY_FILE and why_no_file(path) == "does not exist":
+        return None
+    return load_deployment(path, catalog)
 
 
 def image_plan_of(catalog: Catalog, deploy: str) -> tuple[Deployment, ImagePlan]:
@@ -348,10 +346,8 @@ def require_files(wheels: Sequence[str]) -> None:
     for name in wheels:
         if not name:
             problems.append("one of the names is empty")
-        elif Path(name).is_dir():
-            problems.append(f"{name} is a folder")
-        elif not Path(name).exists():
-            problems.append(f"{name} does not exist")
+        elif problem := why_no_file(Path(name)):
+            problems.append(f"{name} {problem}")
     if problems:
         raise ConfigError("; ".join(problems), fix="name wheels, such as dist/*.whl")
 

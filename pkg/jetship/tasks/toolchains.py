@@ -1,5 +1,6 @@
 """The task `toolchain`: what C++ projects build with, for CMake and by hand."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,7 +121,8 @@ def _print(row: dict[str, Any]) -> None:
     if row["export"]:
         kind = "copies" if row["copy"] else "links into the cache"
         console.note(f"{row['target']} in {row['export']} ({kind}); use it with")
-        console.emit(f"cmake -B build -DCMAKE_TOOLCHAIN_FILE={row['toolchain_file']}")
+        file = shlex.quote(str(row["toolchain_file"]))
+        console.emit(f"cmake -B build -DCMAKE_TOOLCHAIN_FILE={file}")
         return
     console.emit(f"{row['target']}: {row['toolchain']}")
     cuda = f"{row['cuda_home']} ({row['cuda']})" if row["cuda"] else "none: no device code"

@@ -1,5 +1,6 @@
 """The task `build`."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,7 +160,7 @@ def _print_wheels(results: "list[Produced]") -> None:
                 f"{size:.0f} KiB, {built} in {result.wheel.seconds:.0f} s; check passed"
                 + (" on derived evidence" if result.report.is_derived else "")
                 + (f", {_findings(accepted)} accepted for this platform only" if accepted else "")
-                + f" (`invoke check {result.wheel.path}` shows all)"
+                + f" (`invoke check {shlex.quote(str(result.wheel.path))}` shows all)"
             )
             _note_code(result.report)
             console.emit(str(result.wheel.path))

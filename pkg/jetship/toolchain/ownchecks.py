@@ -16,6 +16,7 @@ from packaging.version import InvalidVersion, Version
 from jetship import console, proc
 from jetship.elf import MAGIC, ElfError, ElfFile, read_elf, version_key
 from jetship.errors import ConfigError, ToolMissingError
+from jetship.nofile import why_no_file
 from jetship.targets.model import Platform
 from jetship.wheelarchive import DAMAGED
 
@@ -118,8 +119,7 @@ def require_torch(wheel: Path, said: str, platform: Platform) -> None:
     Raises:
         ConfigError: it is no wheel, holds no torch, or is for another Python, machine or release.
     """
-    if not wheel.is_file():
-        problem = "is a folder" if wheel.is_dir() else "does not exist"
+    if problem := why_no_file(wheel):
         raise ConfigError(f"{said} {problem}", fix=_TORCH_FIX)
     if not zipfile.is_zipfile(wheel):
         why = "it is empty" if wheel.stat().st_size == 0 else "it is not a whole zip archive"

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jetship import wheelarchive
+from jetship.check import wheel as wheel_reader
 from jetship.check.api import check_wheel
 from jetship.check.findings import Finding, Report
+from jetship.check.fold import sentence
 from jetship.check.text import render
 from jetship.check.wheel import read_wheel
 from jetship.errors import CheckError
@@ -99,6 +101,24 @@ def test_absurd_size(tmp_path, monkeypatch):
         read_wheel(path)
 
 
+def test_a_large_wheel_is_announced(tmp_path, monkeypatch, capsys):
+    path = WheelSpec({"a.bin": bytes(2_000_000)}).write(tmp_path)
+    read_wheel(path)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(wheel_reader, "_LARGE_BYTES", 1_000_000)
+    read_wheel(path)
+    assert capsys.readouterr().err == f"    reading {path.name}, 2 MB unpacked\n"
+
+
+def test_encrypted(tmp_path):
+    path = WheelSpec({"a.py": b"1"}).write(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(data)
+    with pytest.raises(CheckError, match=r"its member 'a\.py' is encrypted"):
+        read_wheel(path)
+
+
 @pytest.mark.parametrize("lost", ["METADATA", "WHEEL", "RECORD"])
 def test_missing_metadata(tmp_path, wheel, lost):
     (tmp_path / "whole.whl").write_bytes(wheel)
@@ -106,7 +126,7 @@ def test_missing_metadata(tmp_path, wheel, lost):
         for name, data in content(tmp_path / "whole.whl").items():
             if not name.endswith(lost):
                 opened.writestr(name, data)
-    with pytest.raises(CheckError, match=f"has no pkg-1.0.dist-info/{lost}"):
+    with pytest.raises(CheckError, match=f"{NAME} has no pkg-1.0.dist-info/{lost}"):
         read_wheel(tmp_path / NAME)
 
 
@@ -223,10 +243,40 @@ def test_pin(check, of, change, evidence):
     assert evidence in "\n".join(found.evidence)
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"\xff\xfe", b'{"schema_version": 2}'])
-def test_unreadable_pin(check, of, data):
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "jetship.json: Invalid JSON"),
+        (b'{"a":', "jetship.json: Invalid JSON: EOF"),
+        (b"[]", "jetship.json: it is no JSON object"),
+        (b"{}", "jetship.json: key 'tool' is missing"),
+        (b"\xff\xfe", "jetship.json: Invalid JSON"),
+        (b'{"schema_version": 2}', "jetship.json: schema_version: Input should be 1"),
+        (b'{"tool": []}', "jetship.json: tool: Input should be an object"),
+    ],
+)
+def test_unreadable_pin(check, of, data, said):
     (found,) = of(check("good.so", extra={"jetship.json": data}), "pin")
     assert found.outcome == "fail"
+    assert found.reason == "the wheel's jetship.json cannot be read"
+    assert found.evidence[0].startswith(said)
+
+
+@pytest.mark.parametrize("damage", ["cut off", "another machine"])
+def test_a_library_that_cannot_be_read_is_told_before_what_the_record_says_of_it(
+    check, of, member, damage
+):
+    data = member("good.so")[:2000] if damage == "cut off" else member("x86.so")
+    report = check(data, extra={"jetship.json": Pin.model_validate(PIN).to_json()})
+    (found,) = of(report, "pin")
+    assert (found.outcome, found.evidence) == ("unknown", (f"pkg/_C{EXT}",))
+    assert "cannot be compared" in found.reason
+    assert f"_C{EXT}: it is " in sentence(report)
+    assert "pin" not in sentence(report)
+    # What the record says of the platform is told all the same.
+    other = Pin.model_validate(PIN | {"platform": "jetpack-4.6"}).to_json()
+    (found,) = of(check(data, extra={"jetship.json": other}), "pin")
+    assert found.evidence == ("platform: built for jetpack-4.6, the target has debian-12",)
 
 
 def test_a_pin_for_another_arch_of_the_platform_says_so(check, of, catalog):

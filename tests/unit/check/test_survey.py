@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import os
+import signal
 import zipfile
 from importlib import resources
 from pathlib import Path
@@ -160,9 +162,16 @@ def test_without_any_target_the_question_is_on_what_it_runs(call, wheel, asked, 
 
 
 def test_emulation_alone_is_no_board(call, wheel):
-    code, out, _ = call(wheel(headers=("Requires-Python: ==3.11.*",)), "--all-platforms")
-    assert "runs on debian-12" in out
+    path = wheel(headers=("Requires-Python: ==3.11.*",))
+    code, out, err = call(path, "--all-platforms")
+    said = out.splitlines()[0]
+    assert "runs on debian-12, which is for emulation and CI, and on no board" in said
+    assert "did not pass; platforms for emulation are no board, and do not count" in err
     assert code == 7
+    # Where the target was named, it counts.
+    assert call(path, "--arch", "6.2")[0] == 0
+    code, out, err = call(path, "--target", "sm62-debian-12,sm62-debian-11")
+    assert (code, "emulation" in err) == (7, False)
 
 
 def test_what_is_not_in_the_cache_is_unknown_until_it_is_fetched(call, wheel, asked, monkeypatch):
@@ -177,6 +186,21 @@ def test_what_is_not_in_the_cache_is_unknown_until_it_is_fetched(call, wheel, as
     assert "cannot be told" in err
     assert call(path, "--all-platforms", "--fetch")[0] == 0
     assert ("jetpack-6.2", None) in asked
+
+
+def test_a_wheel_that_cannot_be_read_has_its_error_in_the_one_form_of_the_document(call, wheel):
+    path = Path("pkg-1.0-cp311-cp311-linux_aarch64.whl")
+    path.write_text("<html>404</html>")
+    for words in ([path], [path, "--arch", "6.2"], [path, "--all-platforms"]):
+        code, out, err = call(*words, "--json")
+        found = document(out)
+        assert (code, found["outcome"], found["reports"]) == (7, "fail", [])
+        assert [row["wheel"] for row in found["errors"]] == [str(path)]
+        assert "is not a zip archive" in found["errors"][0]["what"]
+        assert err.count("is not a zip archive") == 1
+        code, out, err = call(*words, "--html", "a.html")
+        assert (code, out, err.count("is not a zip archive")) == (7, "", 1)
+        assert "is not a zip archive" in Path("a.html").read_text()
 
 
 def test_libraries_that_cannot_be_had_are_one_unknown_of_several(call, wheel, monkeypatch):
@@ -350,6 +374,64 @@ def test_the_page_is_written_whole_and_escapes_what_is_in_a_wheel(call, wheel, m
     assert text.count("<script>") == 1
     assert "http" not in text.replace("http-equiv", "")
     assert sorted(Path().glob(".a.html*")) == []
+
+
+def test_a_page_takes_the_place_of_an_earlier_page_and_of_nothing_else(call, wheel):
+    path = wheel()
+    before = path.read_bytes()
+    Path("notes.txt").write_text("mine\n")
+    os.mkfifo("pipe")
+    Path("empty.html").touch()
+    for name, problem in (
+        (path.name, "is there already, and is no earlier page"),
+        ("notes.txt", "is there already, and is no earlier page"),
+        ("pipe", "is a named pipe"),
+        ("/dev/null", "is a device"),
+    ):
+        code, _, err = call(path, "--arch", "6.2", "--html", name)
+        assert code == 2
+        assert f"--html: {name} {problem}" in err
+    assert path.read_bytes() == before
+    assert Path("notes.txt").read_text() == "mine\n"
+    for name in ("a.html", "a.html", "empty.html"):
+        assert call(path, "--arch", "6.2", "--html", name)[0] == 0
+        assert "<h1" in Path(name).read_text()
+
+
+@pytest.fixture
+def ends():
+    """Break off what waits for ever."""
+
+    def late(*_):
+        raise TimeoutError("it waits")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("ends")
+def test_a_named_pipe_is_told_and_not_waited_for(call, wheel, tmp_path):
+    pipe = tmp_path / "dist" / "pipe-1.0-py3-none-any.whl"
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    code, _, err = call(pipe, "--arch", "6.2")
+    assert (code, "pipe-1.0-py3-none-any.whl is a named pipe" in err) == (2, True)
+    code, out, err = call("dist", wheel(), "--arch", "6.2")
+    assert code == 7
+    assert "pipe-1.0-py3-none-any.whl is a named pipe" in out
+    code, _, err = call(wheel(), "--deploy", pipe)
+    assert (code, "is a named pipe" in err, "fix: " in err) == (2, True, True)
+
+
+def test_a_deploy_file_that_is_none_says_what_it_is_and_what_to_do(call, wheel):
+    Path("dep").mkdir()
+    for name, problem in (("nope.yaml", "does not exist"), ("dep", "is a folder")):
+        code, _, err = call(wheel(), "--deploy", name)
+        assert code == 2
+        assert f"error: {name} {problem}\n  fix: name a deploy.yaml" in err
 
 
 def test_the_policy_of_the_page_names_its_own_script_and_style(call, wheel):

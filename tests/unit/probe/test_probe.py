@@ -176,3 +176,15 @@ def test_files_that_are_not_there_are_told_before_anything_is_asked(store, tmp_p
     login = Login(Address("jetson", "x"), identity=tmp_path / "none")
     with pytest.raises(ConfigError, match="none is no file"):
         api.probe(login, tmp_path / "out", store)
+
+
+def test_a_file_that_is_no_record_is_not_to_be_written_over(tmp_path):
+    wheel, pipe = tmp_path / "pkg.whl", tmp_path / "pipe"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("a.py", "")
+    os.mkfifo(pipe)
+    for path, problem in ((wheel, "is no record of a device"), (pipe, "is a named pipe")):
+        with pytest.raises(ConfigError, match=problem) as found:
+            read_record(path)
+        assert "invoke probe" in found.value.fix
+        assert path.name not in found.value.fix

@@ -437,3 +437,8 @@ def test_an_unknown_l4t_is_told_with_all_known(catalog, release):
     with pytest.raises(ConfigError, match="L4T r3") as caught:
         catalog.platform_of_jetpack(release)
     assert "r36.4.3" in caught.value.fix
+
+
+def test_a_number_that_is_no_jetpack_is_not_called_an_l4t_alone(catalog):
+    with pytest.raises(ConfigError, match="JetPack 99 is not known, and no L4T r99 either"):
+        catalog.platform_of_jetpack("99")

@@ -79,7 +79,7 @@ def test_without_an_arch_deploy_yaml_names_them(catalog, deploy):
 
 def test_with_neither_the_user_is_told_what_to_write(catalog):
     with pytest.raises(
-        ConfigError, match=r"no target: --arch is not given and there is no none"
+        ConfigError, match=r"no target: --arch is not given, and none.yaml does not exist"
     ) as caught:
         ask(catalog)
     assert "--arch 6.2" in caught.value.fix
@@ -240,7 +240,7 @@ def test_the_project_is_the_given_one_or_deploy_yamls_or_here(
     assert folder_of("", deploy) == Path(deploy).parent / "ops"
     assert folder_of("", "deploy.yaml") == empty
     assert deployment_of(catalog, "deploy.yaml") is None
-    with pytest.raises(ConfigError, match=r"none\.yaml is no file"):
+    with pytest.raises(ConfigError, match=r"none\.yaml does not exist"):
         deployment_of(catalog, "none.yaml")
 
 

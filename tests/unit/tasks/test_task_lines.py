@@ -2,6 +2,7 @@ import dataclasses
 import json
 import os
 import re
+import shlex
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -277,6 +278,13 @@ def test_a_build_prints_its_wheel_on_stdout_and_all_else_on_stderr(call, built):
     assert "Jetson TX2 (6.2) itself runs JetPack 4.6 (L4T r32.7, Ubuntu 18.04)" in err
 
 
+def test_the_command_that_a_build_proposes_can_be_copied(call, built):
+    built("pass")
+    _, _, err = call("build", "--arch", "6.2", "--dist", "x y")
+    proposed = err.partition("(`")[2].partition("` shows all)")[0]
+    assert shlex.split(proposed)[1:] == ["check", "x y/ops.whl"]
+
+
 def test_the_platforms_of_servers_are_told_by_the_option_that_takes_them(call, built):
     built("pass")
     err = call("build", "--arch", "7.0")[2]
@@ -494,6 +502,24 @@ def test_an_error_in_a_real_process_is_its_code_alone(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("stdout", "said"),
+    [(">&-", "stdout is closed"), (">/dev/full", "to stdout: No space left on device")],
+)
+@pytest.mark.parametrize(
+    "words", ["check --explain tags", "check --explain tags --json", "targets"]
+)
+def test_an_answer_that_cannot_be_written_is_told(stdout, said, words):
+    shell = f'exec "$0" -m invoke {words} {stdout}'
+    done = proc.run(["sh", "-c", shell, sys.executable], cwd=ROOT)
+    assert done.status == 2
+    assert said in done.stderr
+    assert "fix: let stdout go to" in done.stderr
+    assert done.stderr.count("error: ") == 1
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
 def test_a_toolchain_without_device_code_is_the_boards_own(call, project, monkeypatch):
     asked, math = [], []
 
@@ -562,13 +588,22 @@ parts:
         (["biuld"], ["'biuld' is no task", "did you mean build?"]),
         (["--lst"], ["--lst is no option", "did you mean --list?"]),
         (["build", "--arch"], ["--arch needs a value"]),
+        (["build", "--arch", "6.2", "--arch", "9.9"], ["--arch is given twice", "A,B,C"]),
+        (["build", "-a=6.2", "--json", "--arch=9.9"], ["--arch is given twice"]),
+        (["check", "a.whl", "--arch", "6.2", "-a", "9.9"], ["-a is given twice"]),
+        (["check", "--arch", "6.2", "a.whl", "--html", "a", "--html", "b"], ["--html is given"]),
     ],
 )
 def test_a_command_line_that_cannot_be_read_says_what_was_meant(call, words, said):
     code, out, err = call(*words)
-    assert (code, out) == (2, "")
+    assert code == 2
     assert err.startswith("error: ")
     assert all(text in err for text in said)
+    assert bool(out) == ("--json" in words)
+    code, out, _ = call(*words, "--json")
+    error = json.loads(out)["error"]
+    assert (code, error["exit_code"]) == (2, 2)
+    assert said[0] in error["what"]
 
 
 def test_run_takes_the_tasks_of_its_repository_and_names_itself():
