@@ -149,8 +149,8 @@ def toolchain_for(project: Project, target: Target, store: Store, own_parts: Own
 @contextlib.contextmanager
 def _only_build(project: Project, target: Target, store: Store, dist: Path) -> Iterator[None]:
     """Let builds that would write the same log and wheel run one after the other."""
-    place = f"{dist.resolve()}/{project.title}"
-    name = f"build-{target.id}-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
+    place = f"{dist.resolve()}/{project.title}".encode("utf-8", "surrogateescape")
+    name = f"build-{target.id}-{hashlib.sha256(place).hexdigest()[:16]}"
     with store.locked(name, doing=f"builds {project.title} for {target.id}"):
         yield
 

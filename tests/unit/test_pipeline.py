@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -248,6 +249,16 @@ def test_a_max_jobs_that_is_no_number_is_told_before_anything_is_done(
     with pytest.raises(ConfigError, match="MAX_JOBS is"):
         run("6.2")
     assert stages.built == []
+
+
+def test_a_project_and_a_folder_of_wheels_whose_names_are_not_utf_8(
+    stages, catalog, store, tmp_path
+):
+    stages({"sm62-debian-12": "pass"})
+    folder = tmp_path / os.fsdecode(b"w\xf6rk")
+    request = Request(Project(folder, folder.name), folder / "dist")
+    (result,) = produce(request, resolve(catalog, arch="6.2"), store)
+    assert result.error is None
 
 
 def test_a_defect_is_not_hidden_among_the_results(stages, run):

@@ -71,7 +71,8 @@ class Project:
         _make_writable(destination)
         _keep_links_out(self.folder, destination)
         if (self.folder / ".git").is_dir() and not self.released:
-            (destination / ".git").write_text(f"gitdir: {self.folder.resolve() / '.git'}\n")
+            history = os.fsencode(self.folder.resolve() / ".git")
+            (destination / ".git").write_bytes(b"gitdir: " + history + b"\n")
 
     def files(self) -> Iterator[Path]:
         """Yield every file that a build gets to see, and every link to a folder."""

@@ -102,6 +102,12 @@ def test_results_of_other_builds_are_not_copied(tmp_path, write):
     assert (tmp_path / "copy/.git").read_text() == f"gitdir: {history}\n"
 
 
+def test_a_project_may_lie_in_a_folder_whose_name_is_not_utf_8(tmp_path, write):
+    folder = write(tmp_path / os.fsdecode(b"w\xf6rk"), {"setup.py": "", ".git/HEAD": ""})
+    Project(folder, folder.name).copy_sources(tmp_path / "copy")
+    assert (tmp_path / "copy/.git").read_bytes() == b"gitdir: " + bytes(folder / ".git") + b"\n"
+
+
 def test_a_package_that_is_called_build_or_dist_is_source(tmp_path, write):
     files = {
         "setup.py": "",
