@@ -22,6 +22,7 @@ from jetship.build.project import Project
 from jetship.check.api import check_wheel
 from jetship.check.findings import Report
 from jetship.check.prepared import target_libraries
+from jetship.epoch import source_date_epoch
 from jetship.errors import CheckError, ConfigError, JetshipError
 from jetship.schedule import run_all
 from jetship.store import STAGING_PREFIX, Store, disk_errors, sweep
@@ -78,8 +79,9 @@ def produce(request: Request, targets: Sequence[Target], store: Store) -> list[P
     rejected/, for inspection.
 
     Raises:
-        ConfigError: `request.dist` is a file, or MAX_JOBS is not a number.
+        ConfigError: `request.dist` is a file, or MAX_JOBS or SOURCE_DATE_EPOCH is not a number.
     """
+    source_date_epoch(0)  # setuptools reads it as well, and blames itself
     if request.dist.exists() and not request.dist.is_dir():
         raise ConfigError(f"{request.dist} is not a folder", fix="name another one with --dist DIR")
     several = len(targets) > 1

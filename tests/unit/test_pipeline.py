@@ -261,6 +261,17 @@ def test_a_project_and_a_folder_of_wheels_whose_names_are_not_utf_8(
     assert result.error is None
 
 
+@pytest.mark.parametrize("epoch", ["x", "", "-5", "1.5", "99999999999999", "4354819199"])
+def test_a_time_that_no_wheel_can_hold_is_refused_before_anything_is_built(
+    stages, run, monkeypatch, epoch
+):
+    stages({"sm62-debian-12": "pass"})
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+    with pytest.raises(ConfigError, match="SOURCE_DATE_EPOCH is"):
+        run("6.2")
+    assert stages.built == []
+
+
 def test_a_defect_is_not_hidden_among_the_results(stages, run):
     stages({"sm62-debian-12": ZeroDivisionError()})
     with pytest.raises(ZeroDivisionError):
