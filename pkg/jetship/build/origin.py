@@ -1,10 +1,11 @@
 """Where a project comes from: a folder, an sdist file, or a requirement that the index has."""
 
 import difflib
+import hashlib
+import inspect
 import os
 import re
 import sys
-import tarfile
 from pathlib import Path, PurePosixPath
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -15,15 +16,13 @@ from packaging.utils import (
     parse_sdist_filename,
     parse_wheel_filename,
 )
-from setuptools.archive_util import unpack_archive
-from setuptools.errors import BaseError
 
 from jetship import console, proc
+from jetship.build import sdistfile
 from jetship.build.project import ONLY_SETUPTOOLS, Project, open_project
 from jetship.errors import ConfigError, DownloadError
-from jetship.store import FULL, Store, sha256_of
+from jetship.store import Store, sha256_of
 from jetship.toolchain.pypi import NO_ANSWER, pip_reason
-from jetship.wheelarchive import DAMAGED
 
 SDIST_BACKEND = Path(__file__).parent / "sdist_backend"
 SDIST_SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
@@ -151,24 +150,13 @@ def _open_sdist(path: Path, store: Store) -> Project:
     """Unpack an sdist into the cache, and return the project in it.
 
     Raises:
-        ConfigError: it is no sdist, or a damaged one.
+        ConfigError: it is no sdist, a damaged one, or one that `sdistfile` refuses.
     """
     title = _title(path)
     digest = sha256_of(path)
-
-    def make(root: Path) -> None:
-        try:
-            unpack_archive(str(path), str(root))  # skips or refuses what would land outside
-        except (*DAMAGED, BaseError, tarfile.TarError) as error:
-            if isinstance(error, OSError) and error.errno in FULL:
-                raise
-            raise ConfigError(
-                f"{path} cannot be unpacked",
-                why=str(error),
-                fix="it is damaged, or no sdist: download it again",
-            ) from error
-
-    root = store.tree(f"sdist-{title}", digest, make)
+    # Another way of unpacking may give another tree.
+    key = hashlib.sha256(f"{digest} {inspect.getsource(sdistfile)}".encode()).hexdigest()
+    root = store.tree(f"sdist-{title}", key, lambda root: sdistfile.unpack(path, root))
     inside = [entry for entry in root.iterdir() if entry.is_dir()]
     if len(inside) != 1:
         raise ConfigError(
