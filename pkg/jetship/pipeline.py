@@ -117,6 +117,7 @@ def _produce(request: Request, order: Order, store: Store, shown: Board) -> Prod
         built = build_project(
             order, store=store, out=staging, logs=dist / LOGS, rebuild=request.rebuild
         )
+        _warn_of_nothing_compiled(built.path)
         if request.verify:
             shown.doing(target.id, "builds again")
             verify_project(order, built, store=store)
@@ -134,6 +135,15 @@ def _produce(request: Request, order: Order, store: Store, shown: Board) -> Prod
         fix=f"see the findings above; the wheel is in {final.parent} for inspection",
     )  # fmt: skip
     return Produced(target, wheel, report, error)
+
+
+def _warn_of_nothing_compiled(wheel: Path) -> None:
+    """Say that a wheel is the same for all machines: its project may have lost its extension."""
+    if wheel.name.endswith("-any.whl"):
+        console.warn(
+            f"{wheel.name} has nothing compiled in it, as its setup.py names no extension; if the "
+            "project has one, give it to setup() as ext_modules"
+        )
 
 
 def toolchain_for(project: Project, target: Target, store: Store, own_parts: OwnParts) -> Toolchain:
