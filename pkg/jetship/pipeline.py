@@ -170,8 +170,9 @@ def _only_build(project: Project, target: Target, store: Store, dist: Path) -> I
 @contextlib.contextmanager
 def _staging(dist: Path) -> Iterator[Path]:
     """Yield a folder on the disk of `dist`, for a wheel that is not checked yet."""
-    fix = "free some space, or name another folder with --dist DIR"
-    with disk_errors(dist, what="the folder of the finished wheels", fix=fix):
+    other = "name another folder with --dist DIR"
+    fix = f"free some space, or {other}"
+    with disk_errors(dist, what="the folder of the finished wheels", fix=fix, elsewhere=other):
         dist.mkdir(parents=True, exist_ok=True)
         sweep(dist.glob(f"{STAGING_PREFIX}*"))
         with usage.working(dist, STAGING_PREFIX) as folder:

@@ -63,6 +63,12 @@ def requirement_in(text: str) -> Requirement | None:
         requirement = Requirement(text)
     except InvalidRequirement:
         requirement = None
+    if "://" in text and (requirement is None or not requirement.url):
+        raise ConfigError(
+            f"--project {text} is an address, and jetship builds what is here or on the package "
+            "index",
+            fix="get it first (git clone, or download the sdist) and name the folder or file",
+        )
     if requirement is None or (not requirement.url and _is_named_as_file(text)):
         raise ConfigError(
             f"--project {text} does not exist",
@@ -124,6 +130,15 @@ def _not_found(requirement: Requirement, done: proc.Finished) -> DownloadError |
             fix="a project without C++ needs no cross build: pip on the target installs it",
         )
     reason = pip_reason(done.stderr)
+    if "ResolutionImpossible" in done.stderr and NO_ANSWER not in reason:
+        # Of one project without what it depends on, only a constraint can stand against it.
+        return DownloadError(
+            f"the package index has no sdist of {requirement} that pip may take",
+            why="it has wheels only, or a constraint in pip's settings (PIP_CONSTRAINT, "
+            "`pip config list`) leaves no version",
+            fix="get the sources another way (git clone) and name their folder, or mend the "
+            "constraint",
+        )
     bare = not requirement.specifier
     other = f"there is no folder {requirement} here either" if bare else ""
     if "No matching distribution" in done.stderr and NO_ANSWER not in reason:

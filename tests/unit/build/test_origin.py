@@ -20,6 +20,10 @@ NOT_FOUND = (
     "ERROR: Could not find a version that satisfies the requirement ops==9 (from versions: {})\n"
     "ERROR: No matching distribution found for ops==9"
 )
+NO_SDIST = (
+    "ERROR: Cannot install ops==9 because these package versions have conflicting dependencies.\n"
+    "ERROR: ResolutionImpossible: for help visit https://pip.example/conflicts"
+)
 MODES = {".tar.gz": "w:gz", ".tgz": "w:gz", ".tar.bz2": "w:bz2", ".tar.xz": "w:xz"}
 
 
@@ -312,6 +316,7 @@ def test_a_requirement_that_says_more_than_a_version_is_refused(index, store, te
     [
         (NOT_FOUND.format("1.0, 1.2"), "the package index has no sdist of ops==9", "name a vers"),
         (NOT_FOUND.format("none"), "the package index has no sdist of ops==9", "git clone"),
+        (NO_SDIST, "the package index has no sdist of ops==9 that pip may take", "git clone"),
         ("ERROR: something else", "the sdist of ops==9 cannot be downloaded", "check the network"),
     ],
 )  # fmt: skip
@@ -322,6 +327,16 @@ def test_what_the_index_does_not_give_is_a_failed_download(index, store, said, w
     assert caught.value.what == what
     assert fix in caught.value.fix
     assert ("1.0, 1.2" in (caught.value.why or "")) == ("1.0, 1.2" in said)
+
+
+@pytest.mark.parametrize(
+    "text", ["git+https://git.example/ops", "https://files.example/ops-1.2.tar.gz"]
+)
+def test_an_address_is_told_to_be_one(index, store, text):
+    with pytest.raises(ConfigError, match="is an address") as caught:
+        find_project(text, store)
+    assert "git clone" in caught.value.fix
+    assert index.calls == []
 
 
 @pytest.fixture
