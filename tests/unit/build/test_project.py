@@ -53,8 +53,10 @@ def test_a_project_may_ask_for_the_import_guard(tmp_path, write):
          "build backend 'mesonpy' is not supported"),
         ({"pyproject.toml": OWN_BACKEND.replace('"own"', '"scikit_build_core.build"')
           .format(requires="")}, "build backend 'scikit_build_core.build' is not supported"),
-        ({"pyproject.toml": "[build-system]\nrequires = 3\nbuild-backend = 'own'\n"},
-         "build backend 'own' is not supported"),
+        ({"pyproject.toml": "[build-system]\nrequires = 'setuptools'\nbuild-backend = 3\n"},
+         "requires is 'setuptools', and has to be a list such as [\"setuptools\"]; build-b"),
+        ({"pyproject.toml": "[build-system]\nrequires = ['wheel', '@@@', 4]\n"},
+         "requires has '@@@', which is no requirement; requires has 4, which is no"),
         ({"pyproject.toml": "[build-system]\nbuild-backend = 'own'\n"},
          "build backend 'own' is not supported"),
         ({"pyproject.toml": "[tool.jetship]\nimport_guard = 'x'\n"}, "unknown keys: import_guard"),
