@@ -22,6 +22,7 @@ from jetship.build.project import Project
 from jetship.check.api import check_wheel
 from jetship.check.findings import Report
 from jetship.check.prepared import target_libraries
+from jetship.epoch import source_date_epoch
 from jetship.errors import CheckError, ConfigError, JetshipError
 from jetship.schedule import run_all
 from jetship.store import STAGING_PREFIX, Store, disk_errors, sweep
@@ -78,8 +79,9 @@ def produce(request: Request, targets: Sequence[Target], store: Store) -> list[P
     rejected/, for inspection.
 
     Raises:
-        ConfigError: `request.dist` is a file, or MAX_JOBS is not a number.
+        ConfigError: `request.dist` is a file, or MAX_JOBS or SOURCE_DATE_EPOCH is not a number.
     """
+    source_date_epoch(0)  # setuptools reads it as well, and blames itself
     if request.dist.exists() and not request.dist.is_dir():
         raise ConfigError(f"{request.dist} is not a folder", fix="name another one with --dist DIR")
     several = len(targets) > 1
@@ -115,6 +117,7 @@ def _produce(request: Request, order: Order, store: Store, shown: Board) -> Prod
         built = build_project(
             order, store=store, out=staging, logs=dist / LOGS, rebuild=request.rebuild
         )
+        _warn_of_nothing_compiled(built.path)
         if request.verify:
             shown.doing(target.id, "builds again")
             verify_project(order, built, store=store)
@@ -134,6 +137,15 @@ def _produce(request: Request, order: Order, store: Store, shown: Board) -> Prod
     return Produced(target, wheel, report, error)
 
 
+def _warn_of_nothing_compiled(wheel: Path) -> None:
+    """Say that a wheel is the same for all machines: its project may have lost its extension."""
+    if wheel.name.endswith("-any.whl"):
+        console.warn(
+            f"{wheel.name} has nothing compiled in it, as its setup.py names no extension; if the "
+            "project has one, give it to setup() as ext_modules"
+        )
+
+
 def toolchain_for(project: Project, target: Target, store: Store, own_parts: OwnParts) -> Toolchain:
     """Return the target's toolchain, with headers of CUDA's math libraries if the project asks."""
     toolchain = prepare(target, store, own_parts)
@@ -149,8 +161,8 @@ def toolchain_for(project: Project, target: Target, store: Store, own_parts: Own
 @contextlib.contextmanager
 def _only_build(project: Project, target: Target, store: Store, dist: Path) -> Iterator[None]:
     """Let builds that would write the same log and wheel run one after the other."""
-    place = f"{dist.resolve()}/{project.title}"
-    name = f"build-{target.id}-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
+    place = f"{dist.resolve()}/{project.title}".encode("utf-8", "surrogateescape")
+    name = f"build-{target.id}-{hashlib.sha256(place).hexdigest()[:16]}"
     with store.locked(name, doing=f"builds {project.title} for {target.id}"):
         yield
 
@@ -158,8 +170,9 @@ def _only_build(project: Project, target: Target, store: Store, dist: Path) -> I
 @contextlib.contextmanager
 def _staging(dist: Path) -> Iterator[Path]:
     """Yield a folder on the disk of `dist`, for a wheel that is not checked yet."""
-    fix = "free some space, or name another folder with --dist DIR"
-    with disk_errors(dist, what="the folder of the finished wheels", fix=fix):
+    other = "name another folder with --dist DIR"
+    fix = f"free some space, or {other}"
+    with disk_errors(dist, what="the folder of the finished wheels", fix=fix, elsewhere=other):
         dist.mkdir(parents=True, exist_ok=True)
         sweep(dist.glob(f"{STAGING_PREFIX}*"))
         with usage.working(dist, STAGING_PREFIX) as folder:

@@ -36,6 +36,7 @@ CACHE_FIX = (
     "free some space, or set JETSHIP_CACHE to a folder on a larger disk "
     "(a debian-12 toolchain needs about 3 GB)"
 )
+CACHE_ELSEWHERE = "set JETSHIP_CACHE to another folder, or let yourself write to this one"
 
 
 def default_root() -> Path:
@@ -71,8 +72,20 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def disk_errors(where: Path, *, what: str = "the cache", fix: str = CACHE_FIX) -> Iterator[None]:
+def disk_errors(
+    where: Path,
+    *,
+    what: str = "the cache",
+    fix: str = CACHE_FIX,
+    elsewhere: str = CACHE_ELSEWHERE,
+) -> Iterator[None]:
     """Turn a disk under `where` that is full or not to be written to into an error that says so.
+
+    Args:
+        where: the folder.
+        what: what it is called.
+        fix: what to do where the disk is full.
+        elsewhere: what to do where it cannot be written to, whatever room there is.
 
     Raises:
         DownloadError: it is full.
@@ -89,7 +102,7 @@ def disk_errors(where: Path, *, what: str = "the cache", fix: str = CACHE_FIX) -
             raise ConfigError(
                 f"{said}: {reason}",
                 why=f"{what} is {where}, and {place} cannot be written to",
-                fix=fix.removeprefix("free some space, or "),
+                fix=elsewhere,
             ) from error
         raise
 

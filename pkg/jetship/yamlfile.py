@@ -254,14 +254,20 @@ def _apart(details: Sequence[ErrorDetails]) -> list[ErrorDetails]:
         detail
         for detail in own or details
         if detail["type"] != "too_short"
-        or not any(place[:-1] == detail["loc"] and place != detail["loc"] for place in places)
+        or not any(_is_within(place, detail["loc"]) for place in places)
     ]
+
+
+def _is_within(place: tuple[int | str, ...], around: tuple[int | str, ...]) -> bool:
+    return len(place) > len(around) and place[: len(around)] == around
 
 
 def _describe(document: Document, detail: ErrorDetails, model: type[BaseModel], within: int) -> str:
     location = detail["loc"]
     place = document.place(location)
-    name = ".".join(str(part) for part in location[within:])
+    # Of a key that is wrong itself, pydantic says so behind it.
+    about_key = location[-1:] == ("[key]",)
+    name = ".".join(str(part) for part in location[within : -1 if about_key else None])
     if detail["type"] == "extra_forbidden":
         known = _known_keys(model, location[within:-1])
         close = difflib.get_close_matches(str(location[-1]), known, n=1)
@@ -270,6 +276,8 @@ def _describe(document: Document, detail: ErrorDetails, model: type[BaseModel], 
     if detail["type"] == "missing":
         return f"{place}: key {name!r} is missing"
     message = sentence(detail)
+    if about_key:
+        return f"{place}: {name.removesuffix('.')}: key {message}"
     return f"{place}: {name}: {message}" if name else f"{place}: {message}"
 
 

@@ -94,7 +94,7 @@ def test_matrix_is_what_fromjson_takes(tmp_path):
         (("acme/ops", "Acme/ops:1"), "deploy.yaml:6:9: image.repository: 'Acme/ops:1' is not an"),
         (("ops@192.0.2.1", "192.0.2.1"), "deploy.yaml:9:19: fleet.devices.0.address: '192.0.2.1'"),
         ((":2222", ":77777"), "deploy.yaml:10:19: fleet.devices.1.address: port 77777"),
-        (("arch: 6.2", "arch: 9.9"), "deploy.yaml:4:6: --arch entry 1: no GPU of compute"),
+        (("arch: 6.2", "arch: 9.9"), "deploy.yaml:4:6: arch entry 1: no GPU of compute"),
         (("{arch: 6.2}", "{arch: 6.2, platform: dbian-12}"), "deploy.yaml:4:17: platform 'dbian"),
         (("{arch: 6.2}", "{arch: 7.0}"), "deploy.yaml:9:43: no target has 6.2, the arch of the"),
         (
@@ -116,6 +116,32 @@ def test_matrix_is_what_fromjson_takes(tmp_path):
 )
 def test_a_problem_is_named_with_its_place(tmp_path, change, expected):
     assert expected in problems(tmp_path, change)
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        ('env: {"B=C": x}', "{}:1:15: build.env.B=C: key 'B=C' is no name of a variable: it has"),
+        ('env: {A: "x\\0y"}', r"{}:1:15: build.env.A: 'x\x00y' has a NUL in it"),
+        ('env: {"": x}', "{}:1:15: build.env: key '' is too short"),
+        ("env: {3: x}", "{}:1:15: build.env.3: key 3 is not text"),
+        ("env: {A: b, CC: x}", "{}:1:21: build.env.CC: key CC cannot be set here"),
+        ("constraints: [a<2, '!!']", "{}:1:28: build.constraints.1: '!!' is no constraint such as"),
+    ],
+)
+def test_what_the_build_cannot_be_given_is_told_in_the_words_of_the_file(tmp_path, build, expected):
+    path = tmp_path / "deploy.yaml"
+    path.write_text(f"build: {{{build}}}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_deployment(path, CATALOG)
+    assert str(caught.value).startswith(expected.format(path))
+    assert "[key]" not in str(caught.value)
+
+
+def test_a_target_with_a_misspelt_key_is_not_one_target_too_few(tmp_path):
+    found = problems(tmp_path, ("{arch: 6.2}", "{arhc: 6.2}"))
+    assert "unknown key 'targets.0.arhc'; did you mean 'arch'?" in found
+    assert "too short" not in found
 
 
 OWN = """\

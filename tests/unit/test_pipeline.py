@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def stages(monkeypatch):
                     logs.mkdir(parents=True, exist_ok=True)
                     (logs / f"ops-{target.id}.log").write_text("its words")
                 raise ending
-            path = out / f"ops-{target.id}.whl"
+            path = out / f"ops-{install.name or target.id}.whl"
             out.mkdir(parents=True, exist_ok=True)
             path.write_text(target.id)
             return BuiltWheel(path, "0" * 64, target, logs / "log", 1.0)
@@ -61,6 +62,7 @@ def stages(monkeypatch):
         monkeypatch.setattr(pipeline, "verify_project", verify)
         monkeypatch.setattr(pipeline, "check_wheel", check)
 
+    install.name = ""
     install.prepared, install.built, install.verified = prepared, built, verified
     return install
 
@@ -246,6 +248,40 @@ def test_a_max_jobs_that_is_no_number_is_told_before_anything_is_done(
     stages({"sm62-debian-12": "pass"})
     monkeypatch.setenv("MAX_JOBS", jobs)
     with pytest.raises(ConfigError, match="MAX_JOBS is"):
+        run("6.2")
+    assert stages.built == []
+
+
+def test_a_project_and_a_folder_of_wheels_whose_names_are_not_utf_8(
+    stages, catalog, store, tmp_path
+):
+    stages({"sm62-debian-12": "pass"})
+    folder = tmp_path / os.fsdecode(b"w\xf6rk")
+    request = Request(Project(folder, folder.name), folder / "dist")
+    (result,) = produce(request, resolve(catalog, arch="6.2"), store)
+    assert result.error is None
+
+
+@pytest.mark.parametrize(
+    ("name", "warned"), [("1.0-py3-none-any", True), ("1.0-cp311-cp311-linux_aarch64", False)]
+)
+def test_a_wheel_with_nothing_compiled_in_it_is_warned_of(stages, run, capsys, name, warned):
+    stages({"sm62-debian-12": "pass"})
+    stages.name = name
+    (result,) = run("6.2")
+    assert result.error is None
+    said = capsys.readouterr().err
+    assert (f"warning: ops-{name}.whl has nothing compiled in it" in said) == warned
+    assert ("ext_modules" in said) == warned
+
+
+@pytest.mark.parametrize("epoch", ["x", "", "-5", "1.5", "99999999999999", "4354819199"])
+def test_a_time_that_no_wheel_can_hold_is_refused_before_anything_is_built(
+    stages, run, monkeypatch, epoch
+):
+    stages({"sm62-debian-12": "pass"})
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+    with pytest.raises(ConfigError, match="SOURCE_DATE_EPOCH is"):
         run("6.2")
     assert stages.built == []
 

@@ -208,6 +208,7 @@ def test_a_full_or_read_only_disk_says_how_to_choose_another(store, number, kind
         store.tree("t", "0" * 64, make)
     assert str(store.root) in caught.value.why
     assert "JETSHIP_CACHE" in caught.value.fix
+    assert ("larger disk" in caught.value.fix) == (kind is DownloadError)
 
 
 def test_a_disk_that_fills_while_a_folder_is_copied_is_told_too(store, monkeypatch, tmp_path):

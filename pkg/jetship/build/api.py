@@ -10,6 +10,7 @@ from jetship import console, proc
 from jetship.build import compilercache, environment, isolated
 from jetship.build.causes import signal_name
 from jetship.build.compilercache import CacheUse
+from jetship.build.detached import none_left
 from jetship.build.environment import CrossEnvironment
 from jetship.build.fingerprint import fingerprint
 from jetship.build.finish import CompiledWith, finish
@@ -154,7 +155,7 @@ def build_once(order: Order, *, store: Store, log: Path) -> tuple[Wheel, CacheUs
     log.write_bytes(b"")
     project, toolchain = order.project, order.toolchain
     console.step(f"building {project.title} for {order.target.id}")
-    with store.scratch() as scratch, disk_errors(store.root):
+    with store.scratch() as scratch, disk_errors(store.root), none_left(scratch / "sources"):
         sources = scratch / "sources"
         project.copy_sources(sources)
         cached = scratch / "compilations"

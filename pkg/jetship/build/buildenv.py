@@ -9,9 +9,9 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from jetship import console, proc
-from jetship.errors import DownloadError
+from jetship.errors import ConfigError, DownloadError
 from jetship.store import Store, write_atomically
-from jetship.toolchain.pypi import pip_reason
+from jetship.toolchain.pypi import NO_ANSWER, pip_reason
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ def build_env(
         log: pip's output goes here where it fails.
 
     Raises:
+        ConfigError: no versions of them fit the constraints.
         DownloadError: pip cannot install them.
     """
     wanted = sorted(requirements)
@@ -102,11 +103,27 @@ def _install(root: Path, wanted: list[str], limits: list[str], log: Path) -> Non
     if not done.ok:
         with log.open("a") as stream:
             stream.write(done.stdout + done.stderr)
-        raise DownloadError(
-            f"build requirements cannot be installed: {', '.join(wanted)}",
-            why=pip_reason(done.stderr) or f"pip's output is in {log}",
-            fix="check the network and pip's settings, or the project's [build-system] requires",
+        raise _not_installed(wanted, limits, pip_reason(done.stderr), log)
+
+
+def _not_installed(
+    wanted: list[str], limits: list[str], reason: str, log: Path
+) -> DownloadError | ConfigError:
+    what = f"build requirements cannot be installed: {', '.join(wanted)}"
+    given = [line for line in limits if line]
+    held = any(f"found for {line}" in reason for line in given)
+    if (held or "ResolutionImpossible" in reason) and NO_ANSWER not in reason:
+        return ConfigError(
+            what + (f", with the constraints {', '.join(given)}" if given else ""),
+            why=f"the package index has no versions that fit all of them; pip's output is in {log}",
+            fix="correct `constraints` under `build:` in deploy.yaml, PIP_CONSTRAINT, or the "
+            "project's [build-system] requires",
         )
+    return DownloadError(
+        what,
+        why=reason or f"pip's output is in {log}",
+        fix="check the network and pip's settings, or the project's [build-system] requires",
+    )
 
 
 def _name_final_place(root: Path) -> None:

@@ -4,6 +4,7 @@ import re
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 REPORT = "report it to the jetship project's issues, with the log"
 SETUP = "<string>"  # what setuptools calls setup.py when it runs it
@@ -54,6 +55,20 @@ _WRONG_MACHINE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _NVIDIA_SMI = re.compile(r"nvidia-smi: .*\(jetship\)")
+# What a project raises itself counts where it is the end: others it may have caught and shown. Of
+# torch's modules the stand-in has those that it answers for.
+_NO_MODULE = re.compile(
+    r"^ModuleNotFoundError: No module named '(?P<module>(?!torch\b)[\w.]+)'\s*\Z", re.MULTILINE
+)
+_ASKED = re.compile(r"^EOFError: EOF when reading a line\s*\Z", re.MULTILINE)
+_VERSION = re.compile(
+    r"^(?:\w+\.)*InvalidVersion: Invalid version: (?P<version>.+)\s*\Z", re.MULTILINE
+)
+_OTHER_TORCH = re.compile(
+    r"^(?:AssertionError|\w*Error|Exception|SystemExit): "
+    r"(?=.*\b(?:py)?torch\b)(?=.*(?:[<>=]=?|version|at least|or newer|requires)\s*v?\d).*\s*\Z",
+    re.MULTILINE | re.IGNORECASE,
+)
 _NO_WHEEL = re.compile(r"^ValueError: No distribution was found", re.MULTILINE)
 # The stand-in's refusal, where it is what ends the build and not only a note; and an error of the
 # stand-in itself, in the innermost frame, that it did not mean to raise.
@@ -220,6 +235,49 @@ def _gpu(match: re.Match[str], said: Said) -> Cause:
     )
 
 
+def _no_module(match: re.Match[str], said: Said) -> Cause:
+    module = match["module"].partition(".")[0]
+    if said.folder and any(Path(said.folder, name).exists() for name in (module, f"{module}.py")):
+        return Cause(
+            f"the project's setup.py imports {module} from beside it, and is not run from there",
+            'write `build-backend = "setuptools.build_meta:__legacy__"` under [build-system] in '
+            "its pyproject.toml, which runs it so",
+            said.line_of(match),
+        )
+    return Cause(
+        f"the project imports {module} while it is built, and does not require it",
+        f"add what brings {module} to `requires` under [build-system] in its pyproject.toml: a "
+        "build sees nothing else that is installed here",
+        said.line_of(match),
+    )
+
+
+def _asked(match: re.Match[str], said: Said) -> Cause:
+    return Cause(
+        "the project asks a question while it is built, and there is nobody to answer",
+        "tell it the answer in another way: by a variable that it looks at, under `env` in "
+        "deploy.yaml, or with `before_build` there",
+        said.line_of(match),
+    )
+
+
+def _version(match: re.Match[str], said: Said) -> Cause:
+    return Cause(
+        f"the project's version {match['version']} is not a version by PEP 440",
+        "write it like 1.0, 1.0rc1 or 1.0+local.words",
+        said.line_of(match),
+    )
+
+
+def _other_torch(match: re.Match[str], said: Said) -> Cause:
+    return Cause(
+        "the project refuses the torch of the target",
+        "choose a platform with the torch that it wants (`invoke targets`), or a release of the "
+        "project for the torch that the target has",
+        said.line_of(match),
+    )
+
+
 def _no_wheel(_: re.Match[str], said: Said) -> Cause:
     return _nothing_made(said)
 
@@ -261,6 +319,10 @@ _KNOWN: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Said], Cause]], ..
     (_NETWORK, _network),
     (_NVIDIA_SMI, _gpu),
     (_NO_WHEEL, _no_wheel),
+    (_NO_MODULE, _no_module),
+    (_ASKED, _asked),
+    (_VERSION, _version),
+    (_OTHER_TORCH, _other_torch),
 )
 # What a project may try in vain, and go on; where a compiler complains, that is why it failed.
 _SURVIVABLE = (_CRASHED, _UNANSWERED, _NETWORK, _NVIDIA_SMI)

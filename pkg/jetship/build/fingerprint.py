@@ -39,7 +39,8 @@ def fingerprint(
     words = (target.id, toolchain.root.name, settings.model_dump_json(), sys.version)
     named = (*_variables(project, environ), *users_constraints())
     for line in (*words, *_own_code(), *_files(project), *_commit(project, environ), *named):
-        digest.update(f"{line}\n".encode())
+        # A file name need not be UTF-8.
+        digest.update(f"{line}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 

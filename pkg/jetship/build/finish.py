@@ -26,6 +26,7 @@ from jetship.pin import (
 from jetship.targets.model import Target
 
 GUARD = Path(__file__).parent / "guard.py"
+NAMELESS = "unknown"  # what setuptools calls a project that gives no name
 GUARD_NAME = "_jetship_guard.py"
 
 
@@ -45,8 +46,14 @@ def finish(built: Wheel, target: Target, project: Project, compiled: CompiledWit
 
     Raises:
         BuildError: the project asks for another torch than the target's, or names a package
-            for the import guard that is not in the wheel.
+            for the import guard that is not in the wheel, or has no name.
     """
+    if built.name.lower() == NAMELESS:
+        raise BuildError(
+            "the project has no name: setuptools calls its wheel `unknown`",
+            why="neither setup() nor [project] of pyproject.toml was found to say one",
+            fix="give name and version in [project] of pyproject.toml, or in setup() of setup.py",
+        )
     wheel = built.with_tags(target_tags(built.tags, target))
     wheel = wheel.with_version(labelled(built.version, target))
     wheel = _pin_torch(wheel, target)

@@ -205,19 +205,25 @@ def build_failed(seen: Seen) -> BuildError | DownloadError:
     cause = outside or find_cause(Said(text, seen.jobs, seen.status, f"{seen.shown_as}/"))
     return BuildError(
         cause.what if cause else "the project did not build",
-        why=(cause and cause.why) or _own_words(text, seen.status),
-        fix=f"{cause.fix if cause else 'mend the project'}; the whole log is {log}",
+        why=(cause and cause.why) or _own_words(text, seen),
+        # A log with nothing in it helps nobody.
+        fix=(cause.fix if cause else "mend the project")
+        + (f"; the whole log is {log}" if text.strip() else ""),
     )
 
 
-def _own_words(text: str, status: int) -> str:
+def _own_words(text: str, seen: Seen) -> str:
     if not text.strip():
-        return "it ended without a word" + (f", with exit status {status}" if status > 0 else "")
-    return "its own words:\n" + "\n".join(f"    {line}" for line in complaints(text.splitlines()))
+        status = f", with exit status {seen.status}" if seen.status > 0 else ""
+        return f"it ended without a word{status}"
+    lines = complaints(text.splitlines(), f"{seen.shown_as}/")
+    return "its own words:\n" + "\n".join(f"    {line}" for line in lines)
 
 
-def complaints(lines: list[str]) -> list[str]:
+def complaints(lines: list[str], folder: str = "") -> list[str]:
     """Return the lines of a build log that say why it failed, without setuptools' own frames.
+
+    `folder` is that of the project, as paths of the log name it.
 
     The first complaint with what follows it is worth more than the end of the log, where
     setuptools and ninja only say that something failed.
@@ -229,16 +235,23 @@ def complaints(lines: list[str]) -> list[str]:
     first = next((n for n, line in enumerate(compiler) if _COMPLAINT.search(line)), None)
     if first is not None:
         return _shortened(compiler[max(0, first - 1) : first + SHOWN_LINES])
-    return _shortened(list(deque(_own_frames(lines[end:]) or lines, SHOWN_LINES // 2)))
+    return _shortened(list(deque(_own_frames(lines[end:], folder) or lines, SHOWN_LINES // 2)))
 
 
-def _own_frames(traceback: list[str]) -> list[str]:
-    """Return a traceback from where it enters setup.py."""
-    for number, line in enumerate(traceback):
+def _own_frames(traceback: list[str], folder: str) -> list[str]:
+    """Return a traceback from where it enters setup.py, with the frames of the project alone."""
+    kept: list[str] = []
+    entered = own = False
+    for line in traceback:
         frame = _FRAME.match(line)
-        if frame and frame["file"] == SETUP:
-            return [text.replace(f'"{SETUP}"', '"setup.py"') for text in traceback[number:]]
-    return []
+        if frame:
+            own = frame["file"] == SETUP or bool(folder and frame["file"].startswith(folder))
+            entered = entered or frame["file"] == SETUP
+        elif not line.startswith("    "):
+            own = True  # what was raised, or another traceback that led to it
+        if entered and own:
+            kept.append(line.replace(f'"{SETUP}"', '"setup.py"'))
+    return kept
 
 
 def _shortened(lines: list[str]) -> list[str]:

@@ -1,11 +1,12 @@
 """Where a project comes from: a folder, an sdist file, or a requirement that the index has."""
 
 import difflib
+import hashlib
+import inspect
 import os
 import re
 import shlex
 import sys
-import tarfile
 from pathlib import Path, PurePosixPath
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -16,15 +17,13 @@ from packaging.utils import (
     parse_sdist_filename,
     parse_wheel_filename,
 )
-from setuptools.archive_util import unpack_archive
-from setuptools.errors import BaseError
 
 from jetship import console, proc
+from jetship.build import sdistfile
 from jetship.build.project import ONLY_SETUPTOOLS, Project, open_project
 from jetship.errors import ConfigError, DownloadError
-from jetship.store import FULL, Store, sha256_of
+from jetship.store import Store, sha256_of
 from jetship.toolchain.pypi import NO_ANSWER, pip_reason
-from jetship.wheelarchive import DAMAGED
 
 SDIST_BACKEND = Path(__file__).parent / "sdist_backend"
 SDIST_SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
@@ -65,6 +64,12 @@ def requirement_in(text: str) -> Requirement | None:
         requirement = Requirement(text)
     except InvalidRequirement:
         requirement = None
+    if "://" in text and (requirement is None or not requirement.url):
+        raise ConfigError(
+            f"--project {text} is an address, and jetship builds what is here or on the package "
+            "index",
+            fix="get it first (git clone, or download the sdist) and name the folder or file",
+        )
     if requirement is None or (not requirement.url and _is_named_as_file(text)):
         raise ConfigError(
             f"--project {text} does not exist",
@@ -126,6 +131,15 @@ def _not_found(requirement: Requirement, done: proc.Finished) -> DownloadError |
             fix="a project without C++ needs no cross build: pip on the target installs it",
         )
     reason = pip_reason(done.stderr)
+    if "ResolutionImpossible" in done.stderr and NO_ANSWER not in reason:
+        # Of one project without what it depends on, only a constraint can stand against it.
+        return DownloadError(
+            f"the package index has no sdist of {requirement} that pip may take",
+            why="it has wheels only, or a constraint in pip's settings (PIP_CONSTRAINT, "
+            "`pip config list`) leaves no version",
+            fix="get the sources another way (git clone) and name their folder, or mend the "
+            "constraint",
+        )
     bare = not requirement.specifier
     other = f"there is no folder {requirement} here either" if bare else ""
     if "No matching distribution" in done.stderr and NO_ANSWER not in reason:
@@ -152,24 +166,13 @@ def _open_sdist(path: Path, store: Store) -> Project:
     """Unpack an sdist into the cache, and return the project in it.
 
     Raises:
-        ConfigError: it is no sdist, or a damaged one.
+        ConfigError: it is no sdist, a damaged one, or one that `sdistfile` refuses.
     """
     title = _title(path)
     digest = sha256_of(path)
-
-    def make(root: Path) -> None:
-        try:
-            unpack_archive(str(path), str(root))  # skips or refuses what would land outside
-        except (*DAMAGED, BaseError, tarfile.TarError) as error:
-            if isinstance(error, OSError) and error.errno in FULL:
-                raise
-            raise ConfigError(
-                f"{path} cannot be unpacked",
-                why=str(error),
-                fix="it is damaged, or no sdist: download it again",
-            ) from error
-
-    root = store.tree(f"sdist-{title}", digest, make)
+    # Another way of unpacking may give another tree.
+    key = hashlib.sha256(f"{digest} {inspect.getsource(sdistfile)}".encode()).hexdigest()
+    root = store.tree(f"sdist-{title}", key, lambda root: sdistfile.unpack(path, root))
     inside = [entry for entry in root.iterdir() if entry.is_dir()]
     if len(inside) != 1:
         raise ConfigError(

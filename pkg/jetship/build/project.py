@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 from jetship.errors import ConfigError
 from jetship.store import is_full
 
@@ -71,7 +73,8 @@ class Project:
         _make_writable(destination)
         _keep_links_out(self.folder, destination)
         if (self.folder / ".git").is_dir() and not self.released:
-            (destination / ".git").write_text(f"gitdir: {self.folder.resolve() / '.git'}\n")
+            history = os.fsencode(self.folder.resolve() / ".git")
+            (destination / ".git").write_bytes(b"gitdir: " + history + b"\n")
 
     def files(self) -> Iterator[Path]:
         """Yield every file that a build gets to see, and every link to a folder."""
@@ -151,10 +154,13 @@ def _require_setuptools(pyproject: Path, table: dict[str, object]) -> None:
         ConfigError: the project has another backend, by its name or by what it builds with.
     """
     system = table.get("build-system", {})
-    if not isinstance(system, dict) or (backend := system.get("build-backend")) is None:
+    if not isinstance(system, dict):
         return
-    requires = system.get("requires")
-    words = [str(backend), *map(str, requires if isinstance(requires, list) else [])]
+    requires, backend = system.get("requires", []), system.get("build-backend")
+    _require_texts(pyproject, requires, backend)
+    if backend is None:
+        return
+    words = [backend, *requires]
     other = next((word for word in words if _is_of_another(word)), None)
     own = system.get("backend-path") and other is None
     if backend not in SETUPTOOLS_BACKENDS and not own:
@@ -164,6 +170,35 @@ def _require_setuptools(pyproject: Path, table: dict[str, object]) -> None:
             why=ONLY_SETUPTOOLS,
             fix='build extensions with `build-backend = "setuptools.build_meta"`',
         )
+
+
+def _require_texts(pyproject: Path, requires: object, backend: object) -> None:
+    """Refuse what PEP 518 does not allow; all that is wrong is told at once.
+
+    Raises:
+        ConfigError: `requires` is no list of requirements, or `build-backend` no text.
+    """
+    wrong = []
+    if not isinstance(requires, list):
+        wrong.append(f'requires is {requires!r}, and has to be a list such as ["setuptools"]')
+    else:
+        found = [one for one in requires if not _is_requirement(one)]
+        wrong += [f"requires has {one!r}, which is no requirement" for one in found]
+    if backend is not None and not isinstance(backend, str):
+        wrong.append(f"build-backend is {backend!r}, and has to be a text")
+    if wrong:
+        raise ConfigError(
+            f"{pyproject}: [build-system] {'; '.join(wrong)}",
+            fix='write it like requires = ["setuptools>=61"] and '
+            'build-backend = "setuptools.build_meta"',
+        )
+
+
+def _is_requirement(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(Requirement(value))
+    except InvalidRequirement:
+        return False
 
 
 def _is_of_another(word: str) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 import filelock
 
 from jetship.errors import RolloutError
-from jetship.fleet.journal import DISK_FIX, now
+from jetship.fleet.journal import DISK, now
 from jetship.fleet.link import this_user
 from jetship.store import disk_errors, write_atomically
 
@@ -27,7 +27,7 @@ def alone(folder: Path) -> Iterator[None]:
         RolloutError: somebody else is; says who and since when.
         DownloadError, ConfigError: the folder cannot be written to.
     """
-    with disk_errors(folder, what="the folder of the journals", fix=DISK_FIX):
+    with disk_errors(folder, what="the folder of the journals", **DISK):
         folder.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(folder / "lock")
         try:
@@ -41,7 +41,7 @@ def alone(folder: Path) -> Iterator[None]:
     try:
         # Beside the lock: whoever tries to take that empties its file.
         holder = {"who": this_user(), "since": now(), "process": os.getpid()}
-        with disk_errors(folder, what="the folder of the journals", fix=DISK_FIX):
+        with disk_errors(folder, what="the folder of the journals", **DISK):
             write_atomically(folder / _HOLDER, json.dumps(holder).encode())
         yield
     finally:

@@ -22,7 +22,10 @@ from jetship.store import disk_errors
 FOLDER = Path(".jetship") / "rollouts"
 SUFFIX = ".jsonl"
 SCHEMA_VERSION = 1
-DISK_FIX = "free some space; without its journal a rollout could not be resumed"
+DISK = {
+    "fix": "free some space; without its journal a rollout could not be resumed",
+    "elsewhere": "let yourself write to it; without its journal a rollout could not be resumed",
+}
 
 Result = Literal[
     "committed",  # runs the new image
@@ -128,7 +131,7 @@ class Journal:
         Raises:
             DownloadError, ConfigError: the disk is full, or is not to be written to.
         """
-        with disk_errors(folder, what="the folder of the journals", fix=DISK_FIX):
+        with disk_errors(folder, what="the folder of the journals", **DISK):
             folder.mkdir(parents=True, exist_ok=True)
             release = new_release(folder)
             path = folder / f"{release}{SUFFIX}"
@@ -149,7 +152,7 @@ class Journal:
             ConfigError: it is damaged, or is not to be written to.
             DownloadError: the disk is full.
         """
-        with disk_errors(path, what="the journal", fix=DISK_FIX):
+        with disk_errors(path, what="the journal", **DISK):
             _drop_torn_line(path)
         journal = cls(path, read(path), told)
         journal.write("resumed", by=by)
@@ -184,7 +187,7 @@ class Journal:
 
 def _append(path: Path, event: Event) -> None:
     line = json.dumps(event, ensure_ascii=False).encode() + b"\n"
-    with disk_errors(path, what="the journal", fix=DISK_FIX):
+    with disk_errors(path, what="the journal", **DISK):
         # Opened for each line: else one would go on writing into a file that somebody deleted.
         handle = os.open(path, os.O_WRONLY | os.O_APPEND)
         try:

@@ -1,8 +1,11 @@
 """The `build:` of a deploy.yaml: what a project's build needs beside its sources."""
 
-from pydantic import Field, field_validator
+from typing import Annotated
 
-from jetship.targets.words import Word
+from packaging.requirements import InvalidRequirement, Requirement
+from pydantic import AfterValidator, Field, field_validator
+
+from jetship.targets.words import Text, VariableName, Word
 from jetship.yamlfile import Strict
 
 # What `env` of a deploy.yaml may not set: it is the target's, or leads to the toolchain.
@@ -11,6 +14,25 @@ GIVEN_BY_JETSHIP = frozenset({
     "FORCE_CUDA", "TORCH_CUDA_ARCH_LIST", "_PYTHON_SYSCONFIGDATA_NAME", "_PYTHON_HOST_PLATFORM",
     "JETSHIP_STANDIN_FACTS", "JETSHIP_TARGET", "JETSHIP_SOURCES", "JETSHIP_CCACHE", "TMPDIR",
 })  # fmt: skip
+
+
+def _left_to_jetship(name: str) -> str:
+    if name in GIVEN_BY_JETSHIP:
+        raise ValueError(f"{name} cannot be set here: jetship sets it for the target")
+    return name
+
+
+def _a_constraint(text: str) -> str:
+    try:
+        extras = Requirement(text).extras
+    except InvalidRequirement as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"{text!r} is no constraint such as setuptools==80.9.0: {reason}"
+        ) from None
+    if extras:
+        raise ValueError(f"{text!r} has extras, which pip takes in requirements only")
+    return text
 
 
 class BuildSettings(Strict):
@@ -22,20 +44,12 @@ class BuildSettings(Strict):
     build requirements, as in a pip constraints file.
     """
 
-    env: dict[Word, str] = Field(default_factory=dict)
+    env: dict[Annotated[VariableName, AfterValidator(_left_to_jetship)], Text] = Field(
+        default_factory=dict
+    )
     before_build: tuple[tuple[Word, ...], ...] = ()
     time_limit_minutes: float = Field(default=120, gt=0)
-    constraints: tuple[Word, ...] = ()
-
-    @field_validator("env")
-    @classmethod
-    def _leaves_the_targets_alone(cls, env: dict[str, str]) -> dict[str, str]:
-        taken = sorted(set(env) & GIVEN_BY_JETSHIP)
-        if taken:
-            raise ValueError(
-                f"{', '.join(taken)} cannot be set here: jetship sets it for the target"
-            )
-        return env
+    constraints: tuple[Annotated[Word, AfterValidator(_a_constraint)], ...] = ()
 
     @field_validator("before_build")
     @classmethod

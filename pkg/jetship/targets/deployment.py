@@ -267,7 +267,7 @@ def _target_problems(
     """Yield what is wrong with the rows, and append their targets to `targets`."""
     for number, row in rows:
         try:
-            made = resolve(catalog, arch=row.arch, platform=row.platform, fat=row.fat)
+            made = resolve(catalog, arch=row.arch, platform=row.platform, fat=row.fat, said="arch")
         except ConfigError as error:
             unknown = row.platform not in {platform.name for platform in catalog.platforms}
             yield Problem(("targets", number, "platform" if unknown else "arch"), one_line(error))

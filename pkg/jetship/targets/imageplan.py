@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from jetship.targets.words import TextOrNumber, Word
+from jetship.targets.words import TextOrNumber, VariableName, Word
 from jetship.yamlfile import Strict
 
 _HOST_PART = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?"
@@ -86,7 +86,7 @@ class ImagePlan(Strict):
     JSON with `ok: true` on stdout mean that it works."""
     command: tuple[Word, ...] = ()
     """What runs on the devices (default: the command of the base image)."""
-    environment: dict[Word, TextOrNumber] = Field(default_factory=dict)
+    environment: dict[VariableName, TextOrNumber] = Field(default_factory=dict)
     """Variables of the container's environment."""
     mounts: tuple[Mount, ...] = ()
     """/on/the/device:/in/the/container[:ro], or VOLUME:/in/the/container."""

@@ -216,7 +216,7 @@ def _refuse_other_archs(catalog: Catalog, board: Board, entries: list[_Entry]) -
 
 def _entries(text: str, said: str) -> list[_Entry]:
     if not text.strip():
-        raise ConfigError(f"{said} is empty", fix="name a compute capability, such as --arch 6.2")
+        raise ConfigError(f"{said} is empty", fix="name a compute capability, such as 6.2")
     # "6.2, 7.2" has one separator, "6.2,,7.2" two with an empty entry between them.
     parts = re.split(r"\s*[,;]\s*|\s+", text.strip())
     entries = [_Entry(number, part, said) for number, part in enumerate(parts, start=1)]

@@ -2,9 +2,24 @@
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, StringConstraints, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, StringConstraints, WithJsonSchema
 
-Word = Annotated[str, StringConstraints(min_length=1)]
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError(f"{text!r} has a NUL in it, which no program can be given")
+    return text
+
+
+def _without_equals(name: str) -> str:
+    if "=" in name:
+        raise ValueError(f"{name!r} is no name of a variable: it has an = in it")
+    return name
+
+
+Text = Annotated[str, AfterValidator(_without_nul)]
+Word = Annotated[str, StringConstraints(min_length=1), AfterValidator(_without_nul)]
+VariableName = Annotated[Word, AfterValidator(_without_equals)]
 
 
 def _number_as_text(value: object) -> object:
@@ -16,5 +31,6 @@ def _number_as_text(value: object) -> object:
 TextOrNumber = Annotated[
     str,
     BeforeValidator(_number_as_text),
+    AfterValidator(_without_nul),
     WithJsonSchema({"type": ["string", "number"]}),
 ]

@@ -60,8 +60,9 @@ def export(toolchain: Toolchain, target: Target, folder: Path, *, copy: bool = F
     folder = folder.resolve()
     require_own(folder)
     _require_configs(toolchain)
-    fix = "free some space, or name a folder on another disk"
-    with disk_errors(folder, what="the exported folder", fix=fix), _beside(folder) as made:
+    fix, other = "free some space, or name a folder on another disk", "name another folder"
+    disk = disk_errors(folder, what="the exported folder", fix=fix, elsewhere=other)
+    with disk, _beside(folder) as made:
         _fill(made, toolchain, target, copy=copy)
         _swap(made, folder)
     return Exported(folder, folder / _toolchain_file(toolchain).name)

@@ -1,10 +1,12 @@
+import contextlib
 import dataclasses
 import errno
+import os
 import sys
 from pathlib import Path
 
 import pytest
-from jetship.build import api
+from jetship.build import api, detached
 from jetship.build.api import NO_SETTINGS, Order, build_project, verify_project
 from jetship.build.isolated import Limits
 from jetship.build.project import Project
@@ -258,6 +260,41 @@ def test_a_command_that_hangs_is_stopped(build, counted, tmp_path):
         build(counted, settings=settings)
     assert str(tmp_path / "logs") in caught.value.fix
     assert counted.runs == 0
+
+
+DETACHED = """\
+import os, subprocess, sys, time
+child = "import signal, sys, time\\n"
+child += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\\n" * (sys.argv[2] == "deaf")
+child += "open(sys.argv[1], 'w').close(); time.sleep(60)"
+words = [sys.executable, "-c", child, sys.argv[1]]
+print(subprocess.Popen(words, start_new_session=True).pid, flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize("kind", ["obedient", "deaf"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_build_has_left_running_in_a_session_of_its_own_is_ended(  # noqa: PLR0917
+    build, make_wheel, tmp_path, monkeypatch, capsys, kind, fails
+):
+    monkeypatch.setattr(detached, "STOP_GRACE_SECONDS", 0.5)
+    words = (sys.executable, "-c", DETACHED, str(tmp_path / "up"), kind)
+    pids = []
+
+    def hook(sources, cross, out, log, **_):
+        pids.append(int(log.read_text()))
+        os.kill(pids[0], 0)
+        if fails:
+            raise BuildError("no")
+        return make_wheel().write(out)
+
+    with pytest.raises(BuildError) if fails else contextlib.nullcontext():
+        build(hook, settings=BuildSettings(before_build=(words,)))
+    stat = Path(f"/proc/{pids[0]}/stat")
+    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "ZX"
+    assert "the build left python" in capsys.readouterr().err
 
 
 def test_a_build_that_never_began_leaves_no_log_of_another(build, counted, tmp_path, monkeypatch):

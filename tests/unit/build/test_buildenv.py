@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from jetship import proc
 from jetship.build.buildenv import build_env
-from jetship.errors import DownloadError
+from jetship.errors import ConfigError, DownloadError
 
 
 @pytest.fixture
@@ -96,6 +96,21 @@ def test_an_environment_that_pip_cannot_fill_is_not_kept(store, log, pip):
     assert list((store.root / "trees").iterdir()) == []
     pip.failure = ""
     build_env(store, ["setuptools>=61"], [], log)
+
+
+IMPOSSIBLE = (
+    "ERROR: Cannot install setuptools>=61 because these package versions have conflicting "
+    "dependencies.\nERROR: ResolutionImpossible: for help visit https://pip.example/conflicts\n"
+)
+
+
+def test_constraints_that_leave_no_version_are_named_and_not_the_network(store, log, pip):
+    pip.failure = IMPOSSIBLE
+    with pytest.raises(ConfigError, match=r"with the constraints setuptools==1\.2\.3") as caught:
+        build_env(store, ["setuptools>=61"], ["setuptools==1.2.3"], log)
+    assert "`constraints` under `build:` in deploy.yaml" in caught.value.fix
+    assert "network" not in str(caught.value)
+    assert "ResolutionImpossible" in log.read_text()
 
 
 def test_a_python_that_cannot_make_environments_is_told(store, log, monkeypatch):

@@ -72,6 +72,15 @@ UNGUARDED = (
 COMPILER = "src/bad.cpp:4:10: error: 'factor' was not declared in this scope\n"
 NVCC = 'src/bad.cu(3): error: identifier "faktor" is undefined\n'
 
+OWN = {
+    "ModuleNotFoundError: No module named 'pybind11.setup_helpers'":
+        ("imports pybind11 while", "`requires` under [build-system]"),
+    "EOFError: EOF when reading a line": ("asks a question", "`env` in deploy.yaml"),
+    "packaging.version.InvalidVersion: Invalid version: '1.0-foo_bar+zz'":
+        ("'1.0-foo_bar+zz' is not a version", "1.0+local.words"),
+    "AssertionError: needs PyTorch >= 2.8": ("refuses the torch", "`invoke targets`"),
+    "RuntimeError: torch version 1.13 or newer is needed": ("refuses the", "platform"),
+}  # fmt: skip
 OTHERS = [
     "",
     COMPILER,
@@ -120,6 +129,24 @@ def test_a_project_that_insists_on_nvidia_smi_is_told_how_to_do_without():
     cause = find_cause(UNGUARDED, "2")
     assert "asks nvidia-smi" in cause.what
     assert "TORCH_CUDA_ARCH_LIST" in cause.fix
+
+
+@pytest.mark.parametrize(("error", "words"), OWN.items(), ids=lambda text: text[:30])
+def test_what_the_project_itself_can_mend_is_said(error, words):
+    log = f'Traceback (most recent call last):\n  File "<string>", line 4, in <module>\n{error}\n'
+    cause = find_cause(log, "2")
+    assert words[0] in cause.what
+    assert words[1] in cause.fix
+    assert cause.why == f"setup.py, line 4: {error}"
+    assert find_cause(f"{log}went on without\nRuntimeError: no grammar\n", "2") is None
+
+
+def test_a_module_of_the_project_itself_is_not_asked_of_the_index(tmp_path):
+    (tmp_path / "helpers.py").touch()
+    log = "ModuleNotFoundError: No module named 'helpers'\n"
+    cause = find(Said(log, "2", folder=f"{tmp_path}/"))
+    assert "setuptools.build_meta:__legacy__" in cause.fix
+    assert find_cause("ModuleNotFoundError: No module named 'torch.nowhere'\n", "2") is None
 
 
 @pytest.mark.parametrize("log", OTHERS, ids=lambda text: text[:30] or "empty")

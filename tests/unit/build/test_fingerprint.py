@@ -63,6 +63,14 @@ def test_what_no_build_sees_does_not_count(ask, project, change):
     assert ask() == before
 
 
+def test_a_name_that_is_not_utf_8_counts_as_any_other(ask, project):
+    names = [ask()]
+    for name in (b"\xff", b"\xfe"):
+        (project.folder / os.fsdecode(b"odd" + name)).touch()
+        names.append(ask(OPS_FLAVOUR=os.fsdecode(name)))
+    assert len(set(names)) == len(names)
+
+
 def test_a_link_that_turns_to_another_file_counts(ask, project):
     top = project.folder
     (top / "same.cu").write_text("code")

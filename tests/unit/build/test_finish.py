@@ -45,6 +45,14 @@ def test_tags_are_the_targets_but_abi3_and_none_are_the_projects_own(target, bui
     assert target_tags(parse_tag(built), target) == parse_tag(finished)
 
 
+@pytest.mark.parametrize("name", ["unknown", "UNKNOWN"])
+def test_a_project_without_a_name_is_told(make_wheel, target, name):
+    built = dataclasses.replace(make_wheel(), name=name)
+    with pytest.raises(BuildError, match="the project has no name") as caught:
+        finish(built, target, PLAIN, WITH)
+    assert "[project]" in caught.value.fix
+
+
 @pytest.mark.parametrize(
     ("version", "label"),
     [

@@ -241,7 +241,29 @@ def test_setuptools_and_a_setup_py_that_ends_in_a_way_of_its_own(build, tmp_path
         build(REAL | {"setup.py": setup})
     assert why in caught.value.why
     assert "Traceback" not in caught.value.why
-    assert f"the whole log is {tmp_path / 'log'}" in caught.value.fix
+    log = tmp_path / "log"
+    assert (f"the whole log is {log}" in caught.value.fix) == bool(log.read_text())
+
+
+def test_of_a_traceback_the_projects_own_frames_are_shown_alone(build):
+    setup = (
+        "from setuptools import setup\ndef version():\n    return '1.0-foo_bar+zz'\n"
+        "class Broken(dict):\n    def items(self):\n        raise OSError('no grammar')\n"
+        "setup(name='ops', version='1', py_modules=[], options=Broken(a={}))\n"
+    )
+    with pytest.raises(BuildError, match="did not build") as caught:
+        build(REAL | {"setup.py": setup})
+    assert 'File "setup.py", line 7' in caught.value.why
+    assert 'File "setup.py", line 6, in items' in caught.value.why
+    assert caught.value.why.endswith("OSError: no grammar")
+    assert "-packages/" not in caught.value.why
+
+
+def test_a_version_that_is_none_is_said_in_one_line(build):
+    setup = "from setuptools import setup\nsetup(name='o', version='1-a_b+zz', py_modules=[])\n"
+    with pytest.raises(BuildError, match=r"version '1-a_b\+zz' is not a version") as caught:
+        build(REAL | {"setup.py": setup})
+    assert "\n" not in caught.value.why
 
 
 PASSING_ON = {

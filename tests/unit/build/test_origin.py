@@ -1,6 +1,5 @@
 """Where projects come from. The index's part is played here; the real pip is in integration."""
 
-import contextlib
 import io
 import os
 import sys
@@ -20,6 +19,10 @@ FILES = {"ops-1.2/setup.py": "from setuptools import setup\n", "ops-1.2/src/op.c
 NOT_FOUND = (
     "ERROR: Could not find a version that satisfies the requirement ops==9 (from versions: {})\n"
     "ERROR: No matching distribution found for ops==9"
+)
+NO_SDIST = (
+    "ERROR: Cannot install ops==9 because these package versions have conflicting dependencies.\n"
+    "ERROR: ResolutionImpossible: for help visit https://pip.example/conflicts"
 )
 MODES = {".tar.gz": "w:gz", ".tgz": "w:gz", ".tar.bz2": "w:bz2", ".tar.xz": "w:xz"}
 
@@ -77,10 +80,10 @@ def test_another_sdist_of_the_same_name_is_another_project(sdist, store):
 @pytest.mark.parametrize("member", ["ops-1.2/../../outside", "../outside", "/tmp/jetship-outside"])
 def test_nothing_lands_outside_of_the_place_where_an_sdist_is_unpacked(sdist, store, name, member):
     path = sdist(name, {member: "bad", **FILES})
-    # Some releases of setuptools leave such a member out, others refuse the whole archive.
-    with contextlib.suppress(ConfigError):
-        project = find_project(str(path), store)
-        assert [entry.name for entry in project.folder.parent.iterdir()] == ["ops-1.2"]
+    with pytest.raises(ConfigError, match="outside of the project") as caught:
+        find_project(str(path), store)
+    assert f"{path} cannot be unpacked: its member {member} would land" in caught.value.what
+    assert str(store.root) not in str(caught.value)
     assert not [found for found in store.root.rglob("*") if "outside" in found.name]
     assert not Path("/tmp/jetship-outside").exists()
 
@@ -95,9 +98,65 @@ def test_a_link_out_of_an_sdist_is_not_followed(tmp_path, store):
         archive.addfile(link)
         for member in ("ops-1.2/link/planted", "ops-1.2/setup.py"):
             archive.addfile(tarfile.TarInfo(member))
-    with contextlib.suppress(ConfigError):
+    with pytest.raises(ConfigError, match=r"planted lies behind the link ops-1\.2/link"):
         find_project(str(path), store)
     assert list(secret.iterdir()) == []
+
+
+def special(kind: bytes, link: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo("ops-1.2/special")
+    info.type, info.linkname = kind, link
+    return info
+
+
+@pytest.mark.parametrize(
+    ("info", "why"),
+    [
+        (special(tarfile.FIFOTYPE), "is a named pipe"),
+        (special(tarfile.CHRTYPE), "is a device"),
+        (special(tarfile.SYMTYPE, "/etc"), "links to /etc, outside of the project"),
+        (special(tarfile.SYMTYPE, "../../x"), "links to ../../x, outside of the project"),
+        (special(tarfile.LNKTYPE, "../x"), "links to ../x, not in it"),
+    ],
+)
+def test_what_cannot_be_kept_of_an_sdist_is_an_error_and_not_left_out(tmp_path, store, info, why):
+    path = tmp_path / "ops-1.2.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("ops-1.2/setup.py"))
+        archive.addfile(info)
+    with pytest.raises(ConfigError, match="cannot be unpacked") as caught:
+        find_project(str(path), store)
+    assert why in str(caught.value)
+    assert str(store.root / "trees") not in caught.value.what
+    assert list((store.root / "trees").iterdir()) == []
+
+
+def test_links_and_programs_of_an_sdist_are_what_they_were(tmp_path, write, store):
+    folder = write(tmp_path / "ops-1.2", {"setup.py": "", "src/op.cu": "code", "tool.sh": "#!"})
+    (folder / "tool.sh").chmod(0o555)
+    (folder / "sources").symlink_to("src")
+    (folder / "src/dangling").symlink_to("../later")
+    os.link(folder / "src/op.cu", folder / "src/same.cu")
+    os.utime(folder / "src/op.cu", (1e9, 1e9))
+    path = tmp_path / "ops-1.2.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(folder, folder.name)
+    found = find_project(str(path), store).folder
+    assert (found / "sources").readlink() == Path("src")
+    assert (found / "src/dangling").readlink() == Path("../later")
+    assert (found / "sources/same.cu").read_text() == "code"
+    assert os.access(found / "tool.sh", os.X_OK)
+    assert (found / "src/op.cu").stat().st_mtime == 1e9
+
+
+def test_a_link_in_a_zip_is_one_again(tmp_path, sdist, store):
+    path = sdist("ops-1.2.zip")
+    with zipfile.ZipFile(path, "a") as archive:
+        link = zipfile.ZipInfo("ops-1.2/sources")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "src")
+    found = find_project(str(path), store).folder
+    assert (found / "sources/op.cu").read_text() == "code"
 
 
 def damaged(path: Path) -> Path:
@@ -257,6 +316,7 @@ def test_a_requirement_that_says_more_than_a_version_is_refused(index, store, te
     [
         (NOT_FOUND.format("1.0, 1.2"), "the package index has no sdist of ops==9", "name a vers"),
         (NOT_FOUND.format("none"), "the package index has no sdist of ops==9", "git clone"),
+        (NO_SDIST, "the package index has no sdist of ops==9 that pip may take", "git clone"),
         ("ERROR: something else", "the sdist of ops==9 cannot be downloaded", "check the network"),
     ],
 )  # fmt: skip
@@ -267,6 +327,16 @@ def test_what_the_index_does_not_give_is_a_failed_download(index, store, said, w
     assert caught.value.what == what
     assert fix in caught.value.fix
     assert ("1.0, 1.2" in (caught.value.why or "")) == ("1.0, 1.2" in said)
+
+
+@pytest.mark.parametrize(
+    "text", ["git+https://git.example/ops", "https://files.example/ops-1.2.tar.gz"]
+)
+def test_an_address_is_told_to_be_one(index, store, text):
+    with pytest.raises(ConfigError, match="is an address") as caught:
+        find_project(text, store)
+    assert "git clone" in caught.value.fix
+    assert index.calls == []
 
 
 @pytest.fixture

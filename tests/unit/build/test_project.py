@@ -53,8 +53,10 @@ def test_a_project_may_ask_for_the_import_guard(tmp_path, write):
          "build backend 'mesonpy' is not supported"),
         ({"pyproject.toml": OWN_BACKEND.replace('"own"', '"scikit_build_core.build"')
           .format(requires="")}, "build backend 'scikit_build_core.build' is not supported"),
-        ({"pyproject.toml": "[build-system]\nrequires = 3\nbuild-backend = 'own'\n"},
-         "build backend 'own' is not supported"),
+        ({"pyproject.toml": "[build-system]\nrequires = 'setuptools'\nbuild-backend = 3\n"},
+         "requires is 'setuptools', and has to be a list such as [\"setuptools\"]; build-b"),
+        ({"pyproject.toml": "[build-system]\nrequires = ['wheel', '@@@', 4]\n"},
+         "requires has '@@@', which is no requirement; requires has 4, which is no"),
         ({"pyproject.toml": "[build-system]\nbuild-backend = 'own'\n"},
          "build backend 'own' is not supported"),
         ({"pyproject.toml": "[tool.jetship]\nimport_guard = 'x'\n"}, "unknown keys: import_guard"),
@@ -100,6 +102,12 @@ def test_results_of_other_builds_are_not_copied(tmp_path, write):
     assert files_below(tmp_path / "copy") - {".git"} == sources
     history = project.resolve() / ".git"
     assert (tmp_path / "copy/.git").read_text() == f"gitdir: {history}\n"
+
+
+def test_a_project_may_lie_in_a_folder_whose_name_is_not_utf_8(tmp_path, write):
+    folder = write(tmp_path / os.fsdecode(b"w\xf6rk"), {"setup.py": "", ".git/HEAD": ""})
+    Project(folder, folder.name).copy_sources(tmp_path / "copy")
+    assert (tmp_path / "copy/.git").read_bytes() == b"gitdir: " + bytes(folder / ".git") + b"\n"
 
 
 def test_a_package_that_is_called_build_or_dist_is_source(tmp_path, write):

@@ -1,8 +1,12 @@
+import re
+from pathlib import Path
+
 import pytest
 from jetship.targets.buildsettings import GIVEN_BY_JETSHIP, BuildSettings
 from jetship.targets.deployment import Deployment
 from pydantic import ValidationError
 
+README = Path(__file__).resolve().parents[3] / "README.md"
 DEPLOY = {"version": 1, "project": "ops", "targets": [{"arch": "6.2"}],
           "image": {"repository": "acme/ops", "smoke": ["true"]}}  # fmt: skip
 
@@ -34,6 +38,12 @@ def test_what_leads_to_the_target_cannot_be_set(name):
         BuildSettings(env={name: "x"})
 
 
+def test_the_readme_lists_what_cannot_be_set():
+    text = README.read_text(encoding="utf-8")
+    listed = text.split("those that jetship sets for the target: ")[1].split(". `LDFLAGS`")[0]
+    assert re.findall(r"`(\w+)`", listed) == sorted(GIVEN_BY_JETSHIP)
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -45,6 +55,12 @@ def test_what_leads_to_the_target_cannot_be_set(name):
         {"constraints": [""]},
         {"env": {"": "x"}},
         {"env": {"A": None}},
+        {"env": {"B=C": "x"}},
+        {"env": {"A": "x\0y"}},
+        {"env": {"A\0": "x"}},
+        {"before_build": [["make", "a\0b"]]},
+        {"constraints": ["!!"]},
+        {"constraints": ["ops[fast]<2"]},
         {"after_build": []},
     ],
     ids=str,
