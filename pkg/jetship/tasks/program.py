@@ -12,6 +12,8 @@ from invoke.program import Program
 from jetship.errors import ConfigError
 from jetship.tasks.command import leave
 
+_LISTS = ("--arch", "-a", "--target", "-t")
+
 
 class JetshipProgram(Program):
     """invoke's program, whose errors about the command line say what was meant, with status 2."""
@@ -61,7 +63,9 @@ class JetshipProgram(Program):
         if valueless is not None:
             return ConfigError(f"--{valueless[1]} needs a value")
         if str(error).endswith(" is given twice"):
-            return ConfigError(str(error), fix="give it once; several values are A,B,C in one")
+            lists = str(error).split()[0] in _LISTS
+            fix = "give it once" + ("; several values are A,B,C in one" if lists else "")
+            return ConfigError(str(error), fix=fix)
         match = re.fullmatch(r"No idea what '(.*)' is!", str(error))
         if match is None:
             return ConfigError(str(error))
