@@ -12,13 +12,9 @@
 // Four neighbours a lane make one 16-byte load on the GPU; 128 independent sums vectorise on a CPU.
 #pragma once
 
-#include <stdint.h>
+#include <math.h>
 
-#if defined(__CUDACC__)
-#define JETOPS_HD __host__ __device__ __forceinline__
-#else
-#define JETOPS_HD inline
-#endif
+#include "hostdevice.h"
 
 namespace jetops {
 
@@ -57,28 +53,88 @@ JETOPS_HD float div(float a, float b) {
 #endif
 }
 
-JETOPS_HD float smaller(float a, float b) { return a < b ? a : b; }
-JETOPS_HD float larger(float a, float b) { return a > b ? a : b; }
+// Not for NaN. The GPU has one instruction for each, but not for the comparison and choice.
+JETOPS_HD float smaller(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  return fminf(a, b);
+#else
+  return a < b ? a : b;
+#endif
+}
 
+JETOPS_HD float larger(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  return fmaxf(a, b);
+#else
+  return a > b ? a : b;
+#endif
+}
+
+// A box without positive width and height (NaN included), or with an area that rounds to 0, has
+// IoU 0 with every box; it is turned inside out here, so that no box meets it.
 struct Box {
   float x1, y1, x2, y2, area;
 };
 
-// A box without positive width and height (NaN included) has area 0, hence IoU 0 with every box.
+constexpr float kEndless = INFINITY;
+
 JETOPS_HD Box make_box(float x1, float y1, float x2, float y2) {
   Box box = {x1, y1, x2, y2, 0.0f};
   if (x2 > x1 && y2 > y1) box.area = mul(sub(x2, x1), sub(y2, y1));
+  if (!(box.area > 0.0f)) {
+    box.x1 = box.y1 = kEndless;
+    box.x2 = box.y2 = -kEndless;
+  }
   return box;
 }
 
-JETOPS_HD float iou(const Box& a, const Box& b) {
-  if (!(a.area > 0.0f && b.area > 0.0f)) return 0.0f;
+// IoU is the rounded quotient of the common area and the area of both. To compare it with a threshold
+// the quotient is rarely needed: it is where `common` is within 2^-20 of threshold times `both`, and
+// where the numbers are too large or too small for that to be told.
+struct Threshold {
+  float value, surely_below, surely_above;
+};
+
+JETOPS_HD Threshold make_threshold(float value) {
+  if (value < 1e-20f) {  // products with it may lose their digits
+    Threshold exact = {value, -1.0f, kEndless};
+    return exact;
+  }
+  Threshold threshold = {value, value - value * 9.5367431640625e-7f, value + value * 9.5367431640625e-7f};
+  return threshold;
+}
+
+struct Overlap {
+  bool meets;
+  float common, both;
+};
+
+JETOPS_HD Overlap overlap_of(const Box& a, const Box& b) {
   const float width = sub(smaller(a.x2, b.x2), larger(a.x1, b.x1));
   const float height = sub(smaller(a.y2, b.y2), larger(a.y1, b.y1));
-  if (!(width > 0.0f && height > 0.0f)) return 0.0f;
-  const float common = mul(width, height);
-  const float both = sub(add(a.area, b.area), common);
-  return both > 0.0f ? div(common, both) : 0.0f;
+  Overlap overlap;
+  overlap.meets = (width > 0.0f) & (height > 0.0f);
+  overlap.common = mul(width, height);
+  overlap.both = sub(add(a.area, b.area), overlap.common);
+  return overlap;
+}
+
+JETOPS_HD bool surely_above(const Overlap& overlap, const Threshold& threshold) {
+  return overlap.common > mul(overlap.both, threshold.surely_above);
+}
+
+JETOPS_HD bool surely_below(const Overlap& overlap, const Threshold& threshold) {
+  return overlap.common <= mul(overlap.both, threshold.surely_below);
+}
+
+JETOPS_HD bool iou_exceeds(const Box& a, const Box& b, const Threshold& threshold) {
+  const Overlap overlap = overlap_of(a, b);
+  if (!overlap.meets) return false;
+  if (overlap.both > 1e-30f) {
+    if (surely_below(overlap, threshold)) return false;
+    if (surely_above(overlap, threshold)) return true;
+  }
+  return overlap.both > 0.0f && div(overlap.common, overlap.both) > threshold.value;
 }
 
 // Ascending keys are descending scores, then ascending indices; NaN comes after every number.
