@@ -69,7 +69,7 @@ setup(
     version=version(),
     description="GELU, bias + GELU + dropout and attention-weighted NMS as PyTorch operators for CPU and CUDA",
     python_requires=">=3.6",
-    packages=["jetops"],
+    packages=["jetops", "jetops.bench"],
     ext_modules=[extension()],
     cmdclass={"build_ext": cpp_extension.BuildExtension},
     zip_safe=False,

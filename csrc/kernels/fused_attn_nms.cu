@@ -1,15 +1,12 @@
 // Attention-weighted greedy NMS in one launch. nms_math.h defines the arithmetic and the order.
 //
-// Phase A, every block: a warp takes either a row of attn_map and reduces it to that box's weighted
-// score, or a 32x32 tile of box pairs and writes which of them overlap too much. The overlap mask
-// is undirected and in index order, because who ranks higher is not known yet; so the two kinds of
-// work are independent, and reading attn_map overlaps with the arithmetic of the pairs.
-//
-// Hand-off: a block that is done draws a ticket; the one with the last ticket goes on alone. No
-// block waits for another, so the grid may be larger than what is resident at a time.
-//
-// Phase B, the last block: sort the boxes by weighted score, then walk the ranks in tiles of 32.
-// One warp decides a tile exactly as the sequential loop would. A box is struck out by kept boxes only.
+// The whole grid goes through three phases, and one block through a fourth:
+//   1. weigh: a warp reduces a row of attn_map to that box's weighted score.
+//   2. rank: a warp counts how many boxes come before its box, and puts it at that place.
+//   3. compare: a warp takes 32 x 32 pairs of boxes, by rank, and writes which overlap too much.
+//   4. scan: the last block to be done with 3 decides the boxes in the order of their ranks.
+// Between the phases the blocks wait for each other, which a cooperative launch makes safe: all blocks
+// are resident at a time. Where the device has no such launch (sm_53), the grid is one block.
 #include "device.h"
 #include "elements.cuh"
 #include "jetops_kernels.h"
@@ -23,37 +20,36 @@ typedef unsigned int Word;  // 32 boxes of a bit mask
 
 constexpr int kLanes = jetops::kLanes;
 constexpr unsigned kFullWarp = 0xFFFFFFFFu;
-constexpr int kPreparing = 16;          // warps that prepare tiles in phase B; one more decides them
-constexpr int kWarps = kPreparing + 1;  // 56 registers a thread fit into sm_53 and sm_62 then
+constexpr int kGroup = 4;                 // tiles of 32 ranks that are decided between two barriers
+constexpr int kHelpers = kGroup * kGroup;  // warps that prepare a group; one more decides it
+constexpr int kWarps = kHelpers + 1;
 constexpr int kThreads = kWarps * kLanes;
-constexpr int kBlocksPerProcessor = 2;
-constexpr int kHalf = kLanes / 2;
-constexpr int kWordsPerChunk = 4 * kHalf;  // that a half-warp loads at a time
-constexpr int kKeysPerLane = 8;
-constexpr int kKeysPerWarp = kKeysPerLane * kLanes;
-constexpr int kSharedKeys = 4096;  // that fit beside the rest in the 48 KiB that every GPU has
-constexpr int kMaxWords = JETOPS_NMS_MAX_BOXES / kLanes;
+constexpr int kAhead = 16;        // words that a helper loads before it can use them
+constexpr int kKeySlice = 8192;   // keys in shared memory at a time
+constexpr int kKeysALoad = 4;     // 16 bytes
+constexpr int kMaxTiles = JETOPS_NMS_MAX_BOXES / kLanes;
 constexpr size_t kAlignment = 256;
-constexpr size_t kReserve = 2048;  // of shared memory, for the system and the variables of a few bytes
+constexpr Word kNever = 0x80000000u;  // in `order`: this box is not to be kept
 
 struct Problem {
   const float* boxes;
   const void* scores;
   const void* attn_map;
-  int dtype;  // of scores and attn_map
+  int dtype;   // of scores and attn_map
   int n;
   int tiles;   // of 32 boxes
-  int words;   // of one row of the overlap mask: as many as tiles, rounded up to 16 bytes
-  int padded;  // keys to sort: a power of two, at least kKeysPerWarp
+  int padded;  // boxes in whole groups of tiles
   jetops::Threshold threshold;
   bool vector_loads;
   uint8_t* keep;
   float* weighted;
-  Word* mask;            // [n][words]
-  uint64_t* spill_keys;  // null when the keys fit in shared memory
-  unsigned* tickets;     // zero before the launch
+  Word* order;        // [padded] indices by rank
+  float4* corners;    // [padded] boxes by rank
+  float* areas;       // [padded]
+  Word* overlaps;     // [tiles][padded]: which of a tile's boxes overlap a box of it or a later one
+  unsigned* arrived;  // zero before the launch
 #if defined(JETOPS_NMS_PROFILE)
-  unsigned long long* times;  // nanoseconds; see csrc/bench/nms_phases.cu
+  unsigned long long* times;  // nanoseconds; see tools/nms_phases.cu
 #endif
 };
 
@@ -69,7 +65,36 @@ __device__ __forceinline__ void note_time(const Problem& p, int place) {
 __device__ __forceinline__ void note_time(const Problem&, int) {}
 #endif
 
-// ---------------------------------------------------------------- phase A: weighted scores
+__device__ __forceinline__ int warp_number() { return blockIdx.x * kWarps + threadIdx.x / kLanes; }
+__device__ __forceinline__ int warp_count() { return gridDim.x * kWarps; }
+
+// ---------------------------------------------------------------- between phases
+
+// Returns the number of arrivals before this block's own. Each thread: what I wrote is visible first.
+__device__ __forceinline__ unsigned arrive(const Problem& p) {
+  __shared__ unsigned before;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) before = atomicAdd(p.arrived, 1u);
+  __syncthreads();
+  return before;
+}
+
+// `phase` counts from 1. What other blocks wrote is to be read past L1 (__ldcg) after this.
+__device__ __forceinline__ void wait_for_all(const Problem& p, unsigned phase) {
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    const volatile unsigned* arrived = p.arrived;
+    atomicAdd(p.arrived, 1u);
+    while (*arrived < phase * gridDim.x) {
+    }
+    __threadfence();
+  }
+  __syncthreads();
+}
+
+// ---------------------------------------------------------------- phase 1: weigh
 
 template <class Type>
 __device__ __forceinline__ float4 load_four(const typename Type::type* from) {
@@ -97,7 +122,7 @@ __device__ __forceinline__ float weight_of_row(const Problem& p, int row_number,
   const T* scores = static_cast<const T*>(p.scores);
   float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
   if (p.vector_loads) {  // n is a multiple of 4 then, so four columns are all inside or all outside
-#pragma unroll 4
+#pragma unroll 8
     for (int col = 4 * lane; col < p.n; col += jetops::kPartials) {
       const float4 a = load_four<Type>(row + col);
       const float4 s = load_four<Type>(scores + col);
@@ -140,361 +165,345 @@ __device__ __forceinline__ void weigh_box(const Problem& p, int i, int lane) {
   }
 }
 
-// ---------------------------------------------------------------- phase A: overlapping pairs
-
-__device__ __forceinline__ Box load_box(const Problem& p, int i) {
-  if (i >= p.n) return jetops::make_box(0.0f, 0.0f, 0.0f, 0.0f);
-  const float* box = p.boxes + 4 * (int64_t)i;
-  return jetops::make_box(__ldg(box), __ldg(box + 1), __ldg(box + 2), __ldg(box + 3));
+__device__ void weigh_boxes(const Problem& p) {
+  for (int i = warp_number(); i < p.n; i += warp_count()) weigh_box(p, i, threadIdx.x % kLanes);
 }
 
-// Rows of 32 boxes against columns of 32 boxes; `staged` is this warp's own shared memory.
-__device__ void compare_tile(const Problem& p, int tile_row, int tile_col, int lane, Box* staged) {
-  const int row = tile_row * kLanes + lane;
-  const int col = tile_col * kLanes + lane;
-  const Box mine = load_box(p, row);
-  __syncwarp();  // this warp may still be reading its previous tile
-  staged[lane] = load_box(p, col);
-  __syncwarp();
+// ---------------------------------------------------------------- phase 2: rank
 
-  Word word = 0, transposed = 0;
-#pragma unroll 8
-  for (int j = 0; j < kLanes; ++j) {
-    const bool overlap = jetops::iou_exceeds(mine, staged[j], p.threshold);
-    const Word column = __ballot_sync(kFullWarp, overlap);
-    if (overlap) word |= 1u << j;
-    if (lane == j) transposed = column;
-  }
-  if (tile_row == tile_col) word &= ~(1u << lane);  // no box overlaps itself
-  if (row < p.n) p.mask[(int64_t)row * p.words + tile_col] = word;
-  if (tile_row != tile_col && col < p.n) p.mask[(int64_t)col * p.words + tile_row] = transposed;
+__device__ __forceinline__ uint32_t key_of(float score) {
+  return jetops::rank_bits(score, __float_as_uint(score));
 }
 
-// The tiles on and above the diagonal, numbered without a square root: row r and row words-1-r
-// together have words+1 tiles, so folding the triangle gives a rectangle of that width.
-__device__ void compare_folded_tile(const Problem& p, int number, int lane, Box* staged) {
-  const int width = p.words + 1;
-  const int row = number / width;
-  const int place = number % width;
-  const int mirrored = p.words - 1 - row;
-  if (place < p.words - row) {
-    compare_tile(p, row, row + place, lane, staged);
-  } else if (mirrored != row) {  // the middle row of an odd count is its own mirror image
-    compare_tile(p, mirrored, mirrored + place - (p.words - row), lane, staged);
-  }
+// How many of four keys are below a limit.
+__device__ __forceinline__ int count_below(const uint4& key, uint32_t limit) {
+  return (key.x < limit) + (key.y < limit) + (key.z < limit) + (key.w < limit);
 }
 
-// Rows and tiles alternate as long as there are both, so that every processor has some of each.
-__device__ void phase_a(const Problem& p, Box* staged) {
+// How many boxes of a slice come before box i: those with a smaller key, and with the same key those
+// with a smaller index.
+__device__ int count_before(const uint32_t* keys, int slice_start, int slice_size, int i,
+                            uint32_t key) {
   const int lane = threadIdx.x % kLanes;
-  const int warp = threadIdx.x / kLanes;
-  const int tiles = (p.words + 1) / 2 * (p.words + 1);
-  const int mixed = 2 * (tiles < p.n ? tiles : p.n);
-  const int total = tiles + p.n;
-  for (int item = blockIdx.x * kWarps + warp; item < total; item += gridDim.x * kWarps) {
-    const bool is_row = item < mixed ? item % 2 == 0 : p.n > tiles;
-    const int number = item < mixed ? item / 2 : item - mixed / 2;
-    if (is_row) {
-      weigh_box(p, number, lane);
+  const int place = i - slice_start;  // of i in this slice; it may lie outside
+  constexpr int kStep = kLanes * kKeysALoad;
+  int count = 0;
+  for (int start = 0; start < slice_size; start += kStep) {
+    const int first = start + lane * kKeysALoad;
+    const uint4 four = *reinterpret_cast<const uint4*>(keys + first);
+    if (start + kStep <= place || start > place) {
+      count += count_below(four, start > place ? key : key + 1);  // no key is the largest number
     } else {
-      compare_folded_tile(p, number, lane, staged + warp * kLanes);
+      count += (four.x < key + (first < place)) + (four.y < key + (first + 1 < place)) +
+               (four.z < key + (first + 2 < place)) + (four.w < key + (first + 3 < place));
     }
   }
+#pragma unroll
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    count += __shfl_xor_sync(kFullWarp, count, width);
+  }
+  return count;
 }
 
-// ---------------------------------------------------------------- hand-off
-
-__device__ bool is_last_block(unsigned* tickets) {
-  __shared__ bool last;
-  __threadfence();  // each thread: what I wrote is visible before the ticket is drawn
-  __syncthreads();  // all threads of the block have got there
-  if (threadIdx.x == 0) last = atomicAdd(tickets, 1u) == gridDim.x - 1;
-  __syncthreads();
-  __threadfence();  // nothing below is read before the ticket
-  return last;
+__device__ __forceinline__ void place_box(const Problem& p, int i, int rank, bool never) {
+  const float* corners = p.boxes + 4 * (int64_t)i;
+  const Box box = jetops::make_box(__ldg(corners), __ldg(corners + 1), __ldg(corners + 2),
+                                   __ldg(corners + 3));
+  p.order[rank] = (Word)i | (never ? kNever : 0u);
+  p.corners[rank] = make_float4(box.x1, box.y1, box.x2, box.y2);
+  p.areas[rank] = box.area;
 }
 
-// ---------------------------------------------------------------- phase B: order
-
-// What other blocks wrote is read past L1 (__ldcg), which may hold lines from before.
-__device__ __forceinline__ uint64_t key_of(const Problem& p, int i) {
-  if (i >= p.n) return ~(uint64_t)0;  // padding sorts behind everything
-  const float score = __ldcg(p.weighted + i);
-  return jetops::sort_key(score, __float_as_uint(score), (uint32_t)i);
-}
-
-__device__ __forceinline__ void order(uint64_t& a, uint64_t& b, bool rising) {
-  const bool swap = (a > b) == rising;
-  const uint64_t low = swap ? b : a;
-  b = swap ? a : b;
-  a = low;
-}
-
-// The strides below kKeysPerWarp of the bitonic network for runs of `size`. A lane holds eight
-// neighbours: the three shortest strides stay inside a lane, the others are shuffles.
-__device__ __forceinline__ void merge_in_warp(uint64_t key[kKeysPerLane], int first, int size,
-                                              int stride) {
+__device__ void rank_boxes(const Problem& p, uint32_t* keys) {
   const int lane = threadIdx.x % kLanes;
-  const int place = first + lane * kKeysPerLane;
-  for (; stride >= kKeysPerLane; stride /= 2) {
-    const int other = stride / kKeysPerLane;
-    const bool takes_smaller = ((lane & other) == 0) == ((place & size) == 0);
-#pragma unroll
-    for (int k = 0; k < kKeysPerLane; ++k) {
-      const uint64_t theirs = __shfl_xor_sync(kFullWarp, (unsigned long long)key[k], other);
-      if ((theirs < key[k]) == takes_smaller) key[k] = theirs;
-    }
-  }
-#pragma unroll
-  for (int inner = kKeysPerLane / 2; inner > 0; inner /= 2) {
-    if (inner >= size) continue;
-#pragma unroll
-    for (int k = 0; k < kKeysPerLane; ++k) {
-      if ((k & inner) == 0) order(key[k], key[k + inner], ((place + k) & size) == 0);
-    }
-  }
-}
-
-// `keys` is shared memory, or the workspace when there are too many.
-__device__ void sort_boxes(const Problem& p, uint64_t* keys) {
-  const int lane = threadIdx.x % kLanes;
-  const int warp = threadIdx.x / kLanes;
-  for (int first = warp * kKeysPerWarp; first < p.padded; first += kWarps * kKeysPerWarp) {
-    uint64_t key[kKeysPerLane];
-#pragma unroll
-    for (int k = 0; k < kKeysPerLane; ++k) key[k] = key_of(p, first + lane * kKeysPerLane + k);
-#pragma unroll 1
-    for (int size = 2; size <= kKeysPerWarp; size *= 2) merge_in_warp(key, first, size, size / 2);
-#pragma unroll
-    for (int k = 0; k < kKeysPerLane; ++k) keys[first + lane * kKeysPerLane + k] = key[k];
-  }
-#pragma unroll 1
-  for (int size = 2 * kKeysPerWarp; size <= p.padded; size *= 2) {
-#pragma unroll 1
-    for (int stride = size / 2; stride >= kKeysPerWarp; stride /= 2) {
-      __syncthreads();
-      for (int i = threadIdx.x; i < p.padded / 2; i += kThreads) {
-        const int low = 2 * i - (i & (stride - 1));
-        uint64_t a = keys[low], b = keys[low + stride];
-        order(a, b, (low & size) == 0);
-        keys[low] = a;
-        keys[low + stride] = b;
+  constexpr int kStep = kLanes * kKeysALoad;
+  // A warp has several boxes where there are more boxes than warps; most often one.
+  for (int first = 0; first < p.n; first += warp_count()) {
+    const int i = first + warp_number();
+    int rank = 0;
+    uint32_t key = 0;
+    if (i < p.n) key = key_of(__ldcg(p.weighted + i));
+    for (int start = 0; start < p.n; start += kKeySlice) {
+      const int size = p.n - start < kKeySlice ? p.n - start : kKeySlice;
+      const int filled = (size + kStep - 1) / kStep * kStep;
+      if (first == 0 || p.n > kKeySlice) {  // otherwise they are still there
+        __syncthreads();
+        for (int k = threadIdx.x; k < filled; k += kThreads) {
+          keys[k] = k < size ? key_of(__ldcg(p.weighted + start + k)) : 0xFFFFFFFFu;
+        }
+        __syncthreads();
       }
+      if (i < p.n) rank += count_before(keys, start, filled, i, key);
     }
-    __syncthreads();
-    for (int first = warp * kKeysPerWarp; first < p.padded; first += kWarps * kKeysPerWarp) {
-      uint64_t key[kKeysPerLane];
-#pragma unroll
-      for (int k = 0; k < kKeysPerLane; ++k) key[k] = keys[first + lane * kKeysPerLane + k];
-      merge_in_warp(key, first, size, kKeysPerWarp / 2);
-#pragma unroll
-      for (int k = 0; k < kKeysPerLane; ++k) keys[first + lane * kKeysPerLane + k] = key[k];
-    }
+    if (i < p.n && lane == 0) place_box(p, i, rank, key == jetops::kNanRank);
   }
-  __syncthreads();
+  // Places behind the last box, so that whole groups can be read.
+  const int64_t behind = p.n + (int64_t)blockIdx.x * kThreads + threadIdx.x;
+  if (behind < p.padded) p.order[behind] = kNever;
 }
 
-// ---------------------------------------------------------------- phase B: greedy scan
-//
-// The ranks are decided in tiles of 32 by the first warp, one tile a step; the other warps prepare
-// the next tile meanwhile. A box of the next tile is lost if a box kept in an earlier step overlaps
-// it; whether one kept in this very step does, the first warp finds out by itself from the overlaps
-// between the two tiles. So there is one barrier a tile, and what a step waits for is short.
-//
-// Every preparing warp has two boxes of a tile, one a half-warp, whose rows of the mask it has
-// loaded kAhead tiles before. A row is 64 words for each of kChunks.
+// ---------------------------------------------------------------- phase 3: compare
 
-struct Scan {
-  Word kept[2][kMaxWords];        // by index: all kept up to the last step, and up to the one before
-  Word to_previous[2][kLanes];    // for each box of a tile: which of the tile before it overlaps
-  Word inside[2][kLanes];         // which of its own tile; its own bit says that it is lost already
-  Word staged[kPreparing][2][kWordsPerChunk];  // rows, for access by bit
+__device__ __forceinline__ Box box_at(const Problem& p, int rank) {
+  Box box = jetops::make_box(0.0f, 0.0f, 0.0f, 0.0f);
+  if (rank < p.n) {
+    const float4 corners = __ldcg(p.corners + rank);
+    box.x1 = corners.x;
+    box.y1 = corners.y;
+    box.x2 = corners.z;
+    box.y2 = corners.w;
+    box.area = __ldcg(p.areas + rank);
+  }
+  return box;
+}
+
+struct Staged {
+  float4 corners[kLanes];
+  float area[kLanes];
+
+  __device__ __forceinline__ Box box(int i) const {
+    const float4 c = corners[i];
+    const Box box = {c.x, c.y, c.z, c.w, area[i]};
+    return box;
+  }
 };
 
-template <int kChunks>
-__device__ __forceinline__ void load_rows(const Problem& p, const uint64_t* keys, int tile,
-                                          uint4 row[kChunks]) {
-  const int rank = tile * kLanes + 2 * (threadIdx.x / kLanes - 1) + threadIdx.x % kLanes / kHalf;
-  const uint32_t index = tile < p.tiles ? jetops::key_index(keys[rank]) : (uint32_t)p.n;
-  const int word = 4 * (threadIdx.x % kHalf);
-#pragma unroll
-  for (int c = 0; c < kChunks; ++c) {
-    row[c] = make_uint4(0, 0, 0, 0);
-    const int start = c * kWordsPerChunk + word;
-    if (index < (uint32_t)p.n && start < p.words) {
-      row[c] = __ldcg(reinterpret_cast<const uint4*>(p.mask + (int64_t)index * p.words + start));
-    }
-  }
-}
-
-__device__ __forceinline__ Word common_bits(const uint4& a, const uint4& b) {
-  return (a.x & b.x) | (a.y & b.y) | (a.z & b.z) | (a.w & b.w);
-}
-
-// What tile `tile` needs to be decided; `kept` holds what was kept two tiles before it and earlier.
-template <int kChunks>
-__device__ __forceinline__ void prepare_tile(const Problem& p, const uint64_t* keys, int tile,
-                                             const uint4 row[kChunks], const Word* kept,
-                                             Scan& scan) {
+// `staged` is this warp's own shared memory. Lane l ends up with the word of box l of `later`.
+__device__ void compare_tile(const Problem& p, int earlier, int later, Staged& staged) {
   const int lane = threadIdx.x % kLanes;
-  const int half = lane / kHalf;
-  const int warp = threadIdx.x / kLanes - 1;
-  const uint64_t mine = keys[tile * kLanes + 2 * warp + half];
-  const uint32_t in_tile = jetops::key_index(keys[tile * kLanes + lane]);
-  const uint32_t in_previous =
-      tile > 0 ? jetops::key_index(keys[(tile - 1) * kLanes + lane]) : (uint32_t)p.n;
-  Word(*staged)[kWordsPerChunk] = scan.staged[warp];
+  const Box mine = box_at(p, earlier * kLanes + lane);
+  const Box theirs = box_at(p, later * kLanes + lane);
+  __syncwarp();  // this warp may still be reading its previous tile
+  staged.corners[lane] = make_float4(theirs.x1, theirs.y1, theirs.x2, theirs.y2);
+  staged.area[lane] = theirs.area;
+  __syncwarp();
 
-  Word overlaps_kept = 0;
-  bool inside[2] = {false, false}, to_previous[2] = {false, false};
-#pragma unroll
-  for (int c = 0; c < kChunks; ++c) {
-    const int word = 4 * (lane % kHalf);
-    const int start = c * kWordsPerChunk;
-    overlaps_kept |=
-        common_bits(row[c], *reinterpret_cast<const uint4*>(kept + start + word));
-    if (kChunks > 1) __syncwarp();  // the chunk before may still be in use
-    *reinterpret_cast<uint4*>(&staged[half][word]) = row[c];
-    __syncwarp();
-    const uint32_t place = in_tile / kLanes - start;  // wraps around below the chunk
-    const uint32_t place_before = in_previous / kLanes - start;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      if (place < kWordsPerChunk) inside[h] = (staged[h][place] >> (in_tile % kLanes)) & 1u;
-      if (place_before < kWordsPerChunk) {
-        to_previous[h] = (staged[h][place_before] >> (in_previous % kLanes)) & 1u;
-      }
+  Word word = 0, cannot_tell = 0;
+#pragma unroll 8
+  for (int j = 0; j < kLanes; ++j) {
+    const jetops::QuickAnswer answer =
+        jetops::iou_exceeds_quickly(mine, staged.box(j), p.threshold);
+    const Word column = __ballot_sync(kFullWarp, answer.exceeds);
+    if (lane == j) word = column;
+    if (answer.cannot_tell) cannot_tell |= 1u << j;
+  }
+  // Rare: a few pairs in a million, but also every box that is there twice at a threshold of 1.
+  if (__any_sync(kFullWarp, cannot_tell != 0)) {
+    for (int j = 0; j < kLanes; ++j) {
+      bool exceeds = false;
+      if (cannot_tell >> j & 1u) exceeds = jetops::iou_exceeds(mine, staged.box(j), p.threshold);
+      const Word column = __ballot_sync(kFullWarp, exceeds);
+      if (lane == j) word |= column;
     }
   }
-  const bool never = jetops::key_is_nan(mine);  // padding as well
-  const Word lost = __ballot_sync(kFullWarp, overlaps_kept != 0 || never);
-  Word words[4];
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    words[h] = __ballot_sync(kFullWarp, inside[h]);
-    words[2 + h] = __ballot_sync(kFullWarp, to_previous[h]);
-    const Word half_lanes = h == 0 ? 0x0000FFFFu : 0xFFFF0000u;
-    if (lost & half_lanes) words[h] |= 1u << (2 * warp + h);
+  if (earlier == later) word &= (1u << lane) - 1u;  // those that rank above the box
+  p.overlaps[(int64_t)earlier * p.padded + later * kLanes + lane] = word;
+}
+
+// The pairs of tiles are numbered without a square root: row r and row tiles-1-r of the triangle
+// together have tiles+1 pairs, so folding it gives a rectangle of that width.
+__device__ void compare_boxes(const Problem& p, Staged* staged) {
+  const int width = p.tiles + 1;
+  const int pairs = (p.tiles + 1) / 2 * width;
+  for (int number = warp_number(); number < pairs; number += warp_count()) {
+    int earlier = number / width;
+    int later = earlier + number % width;
+    if (later >= p.tiles) {
+      later -= earlier + 1;  // the mirrored row begins where this one ends
+      const int mirrored = p.tiles - 1 - earlier;
+      if (mirrored == earlier) continue;  // the middle row of an odd count is its own mirror image
+      earlier = mirrored;
+    }
+    compare_tile(p, earlier, later, staged[threadIdx.x / kLanes]);
   }
-  __syncwarp();  // the rows of the next tile go to the same place
-  if (lane == 0) {
+}
+
+// ---------------------------------------------------------------- phase 4: scan
+//
+// Ranks are decided in tiles of 32 by one warp, and the block meets once for every group of four
+// tiles. While a group is decided, the other warps find out which boxes of the next group are lost to
+// boxes kept before this group. Those lost to the group itself, the deciding warp finds by
+// itself when it gets there: it holds the words of the group and the one before in registers.
+
+struct Scan {
+  Word kept[kMaxTiles];              // by rank
+  Word lost[2][kGroup][kGroup];      // of a group's tiles, from four helpers each; groups in turn
+};
+
+__device__ __forceinline__ Word overlap_word(const Problem& p, int earlier, int later) {
+  return __ldcg(p.overlaps + (int64_t)earlier * p.padded + later * kLanes +
+                threadIdx.x % kLanes);
+}
+
+// What the deciding warp holds of a group, a lane for each box of a tile.
+struct Group {
+  Word before[kGroup][kGroup];  // overlaps with the tiles of the group before
+  Word own[kGroup][kGroup];     // and with the tiles of this group up to its own
+  Word order[kGroup];
+};
+
+__device__ __forceinline__ void load_group(const Problem& p, int group, Group& g) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      scan.inside[tile % 2][2 * warp + h] = words[h];
-      scan.to_previous[tile % 2][2 * warp + h] = words[2 + h];
+  for (int q = 0; q < kGroup; ++q) {
+    const int tile = group * kGroup + q;
+    const bool exists = tile < p.tiles;
+    g.order[q] = kNever;
+    if (exists) g.order[q] = __ldcg(p.order + tile * kLanes + threadIdx.x % kLanes);
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) {
+      g.before[q][k] = g.own[q][k] = 0;
+      if (exists && group > 0) g.before[q][k] = overlap_word(p, (group - 1) * kGroup + k, tile);
+      if (exists && k <= q) g.own[q][k] = overlap_word(p, group * kGroup + k, tile);
     }
   }
 }
 
-// One warp: which boxes of a tile the sequential loop would keep, as a word by rank. A box is decided
-// as soon as all that rank above it and overlap it are, so most tiles take one or two turns.
-__device__ __forceinline__ Word decide_tile(const Scan& scan, int tile, Word kept_before) {
-  const int lane = threadIdx.x;
-  const Word inside = scan.inside[tile % 2][lane];
-  const Word above = inside & ((1u << lane) - 1u);
-  const bool lost = ((inside >> lane) & 1u) != 0 || (scan.to_previous[tile % 2][lane] & kept_before);
+// Which boxes of a tile the sequential loop would keep. `above` are those of the tile that rank
+// above a lane's box and overlap it. A box is decided as soon as all of them are, so most tiles take
+// one or two turns.
+__device__ __forceinline__ Word decide_tile(Word above, bool lost) {
+  const int lane = threadIdx.x % kLanes;
   Word open = __ballot_sync(kFullWarp, !lost);
   Word kept = 0;
-  while (open != 0) {
+  while (true) {
     const bool is_open = (open >> lane) & 1u;
     const Word now = __ballot_sync(kFullWarp, is_open && (above & open) == 0);
     kept |= now;
     open &= ~now;
-    if (open == 0) break;
+    if (open == 0) return kept;
     open &= ~__ballot_sync(kFullWarp, (above & now) != 0);
   }
-  return kept;
 }
 
-template <int kChunks>
-__device__ void scan_boxes(const Problem& p, const uint64_t* keys) {
-  constexpr int kAhead = kChunks == 1 ? 4 : kChunks == 2 ? 2 : 1;
-  __shared__ __align__(16) Scan scan;
+// `kept` is that of the group before, and becomes that of this one.
+__device__ __forceinline__ void decide_group(const Problem& p, int group, const Group& g,
+                                             Scan& scan, Word kept[kGroup]) {
   const int lane = threadIdx.x % kLanes;
-  const bool decides = threadIdx.x < kLanes;
-  for (int word = threadIdx.x; word < kChunks * kWordsPerChunk; word += kThreads) {
-    scan.kept[0][word] = scan.kept[1][word] = 0;
-  }
-  uint4 row[kAhead][kChunks];
-  if (!decides) {
+  Word lost[kGroup], now[kGroup];
 #pragma unroll
-    for (int k = 0; k < kAhead; ++k) load_rows<kChunks>(p, keys, k, row[k]);
+  for (int q = 0; q < kGroup; ++q) {
+    const uint4 parts = *reinterpret_cast<const uint4*>(scan.lost[group % 2][q]);
+    lost[q] = parts.x | parts.y | parts.z | parts.w;
   }
-  __syncthreads();
-  if (!decides) prepare_tile<kChunks>(p, keys, 0, row[0], scan.kept[0], scan);
-  if (!decides) load_rows<kChunks>(p, keys, kAhead, row[0]);
-  __syncthreads();
+#pragma unroll
+  for (int q = 0; q < kGroup; ++q) {
+    Word struck = (lost[q] >> lane & 1u) | (g.order[q] & kNever);
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) {
+      struck |= g.before[q][k] & kept[k];
+      if (k < q) struck |= g.own[q][k] & now[k];
+    }
+    now[q] = decide_tile(g.own[q][q], struck != 0);
+    const Word index = g.order[q] & ~kNever;
+    if (group * kGroup * kLanes + q * kLanes + lane < p.n) {
+      p.keep[index] = (uint8_t)(now[q] >> lane & 1u);
+    }
+    if (lane == 0) scan.kept[group * kGroup + q] = now[q];
+  }
+#pragma unroll
+  for (int q = 0; q < kGroup; ++q) kept[q] = now[q];
+}
 
-  Word kept = 0, kept_before = 0;  // of this tile and of the one before; the deciding warp's
-  uint32_t index = (uint32_t)p.n, index_before;
-  for (int start = 0; start < p.tiles; start += kAhead) {
+// A helper takes a tile of a group and every fourth of the tiles before the group before it.
+__device__ __forceinline__ void load_ahead(const Problem& p, int group, Word word[kAhead]) {
+  const int helper = threadIdx.x / kLanes - 1;
+  const int tile = group * kGroup + helper % kGroup;
+  const int last = tile < p.tiles ? (group - 1) * kGroup : 0;
 #pragma unroll
-    for (int k = 0; k < kAhead; ++k) {
-      const int tile = start + k;
-      if (tile >= p.tiles) break;
-      if (decides) {
-        index_before = index;
-        kept_before = kept;
-        index = jetops::key_index(keys[tile * kLanes + lane]);
-        kept = decide_tile(scan, tile, kept_before);
-        const bool is_kept = (kept >> lane) & 1u;
-        // The other of the two lists is being read. This one has missed the tile before.
-        Word* list = scan.kept[tile % 2];
-        if (is_kept) atomicOr(&list[index / kLanes], 1u << (index % kLanes));
-        if ((kept_before >> lane) & 1u) {
-          atomicOr(&list[index_before / kLanes], 1u << (index_before % kLanes));
-        }
-        if (index < (uint32_t)p.n) p.keep[index] = is_kept;
-      } else if (tile + 1 < p.tiles) {
-          // rows of tile t are in row[t % kAhead]
-        prepare_tile<kChunks>(p, keys, tile + 1, row[(k + 1) % kAhead], scan.kept[(tile + 1) % 2],
-                              scan);
-        load_rows<kChunks>(p, keys, tile + 1 + kAhead, row[(k + 1) % kAhead]);
-      }
+  for (int k = 0; k < kAhead; ++k) {
+    const int earlier = helper / kGroup + k * kGroup;
+    word[k] = 0;
+    if (earlier < last) word[k] = overlap_word(p, earlier, tile);
+  }
+}
+
+__device__ __forceinline__ void prepare_group(const Problem& p, int group, const Word word[kAhead],
+                                              Scan& scan) {
+  const int helper = threadIdx.x / kLanes - 1;
+  const int tile = group * kGroup + helper % kGroup;
+  const int last = tile < p.tiles ? (group - 1) * kGroup : 0;
+  Word struck = 0;
+#pragma unroll
+  for (int k = 0; k < kAhead; ++k) {
+    const int earlier = helper / kGroup + k * kGroup;
+    if (earlier < last) struck |= word[k] & scan.kept[earlier];
+  }
+#pragma unroll 8
+  for (int earlier = helper / kGroup + kAhead * kGroup; earlier < last; earlier += kGroup) {
+    struck |= overlap_word(p, earlier, tile) & scan.kept[earlier];
+  }
+  const Word lost = __ballot_sync(kFullWarp, struck != 0);
+  if (threadIdx.x % kLanes == 0) scan.lost[group % 2][helper % kGroup][helper / kGroup] = lost;
+}
+
+__device__ void scan_boxes(const Problem& p) {
+  __shared__ __align__(16) Scan scan;
+  const int groups = (p.tiles + kGroup - 1) / kGroup;
+  for (int k = threadIdx.x; k < kMaxTiles; k += kThreads) scan.kept[k] = 0;
+  if (threadIdx.x < 2 * kGroup * kGroup) (&scan.lost[0][0][0])[threadIdx.x] = 0;
+  if (threadIdx.x < kLanes) {
+    Group now, next;
+    Word kept[kGroup] = {0, 0, 0, 0};
+    load_group(p, 0, now);
+    __syncthreads();
+    for (int group = 0; group < groups; ++group) {
+      load_group(p, group + 1, next);
+      decide_group(p, group, now, scan, kept);
+      now = next;
+      __syncthreads();
+    }
+  } else {
+    Word word[kAhead];
+    load_ahead(p, 1, word);
+    __syncthreads();
+    for (int group = 0; group < groups; ++group) {
+      prepare_group(p, group + 1, word, scan);
+      load_ahead(p, group + 2, word);
       __syncthreads();
     }
   }
 }
 
-template <int kChunks>
-__global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
-    fused_attn_nms_kernel(const Problem p) {
-  extern __shared__ __align__(16) unsigned char scratch[];  // boxes in phase A, keys in phase B
+__global__ void __launch_bounds__(kThreads) fused_attn_nms_kernel(const Problem p) {
+  extern __shared__ __align__(16) unsigned char scratch[];
   if (blockIdx.x == 0) note_time(p, 0);
-  phase_a(p, reinterpret_cast<Box*>(scratch));
-  if (!is_last_block(p.tickets)) return;
-  note_time(p, 1);
-  uint64_t* keys = p.spill_keys != nullptr ? p.spill_keys : reinterpret_cast<uint64_t*>(scratch);
-  sort_boxes(p, keys);
-  note_time(p, 2);
-  scan_boxes<kChunks>(p, keys);
-  note_time(p, 3);
+  weigh_boxes(p);
+  if (blockIdx.x == 0) note_time(p, 1);
+  wait_for_all(p, 1);
+  if (blockIdx.x == 0) note_time(p, 2);
+  rank_boxes(p, reinterpret_cast<uint32_t*>(scratch));
+  wait_for_all(p, 2);
+  if (blockIdx.x == 0) note_time(p, 3);
+  compare_boxes(p, reinterpret_cast<Staged*>(scratch));
+  if (arrive(p) != 3 * gridDim.x - 1) return;
+  __threadfence();  // nothing below is read before the arrival
+  note_time(p, 4);
+  scan_boxes(p);
+  note_time(p, 5);
 }
 
 // ---------------------------------------------------------------- launch
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-int words_of(int64_t n) { return (int)divide_up(n, 4 * kLanes) * 4; }
+int tiles_of(int64_t n) { return (int)divide_up(n, kLanes); }
 
-int padded_of(int64_t n) {
-  int padded = kKeysPerWarp;
-  while (padded < n) padded *= 2;
-  return padded;
-}
+int padded_of(int64_t n) { return (int)divide_up(n, kGroup * kLanes) * kGroup * kLanes; }
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // Where each part lies, in bytes from the start of the workspace.
 struct Layout {
-  size_t weighted, mask, keys, total;
+  size_t weighted, order, corners, areas, overlaps, total;
 
   explicit Layout(int64_t n) {
-    weighted = kAlignment;  // the ticket counter comes first
-    mask = weighted + aligned((size_t)n * sizeof(float));
-    keys = mask + aligned((size_t)n * words_of(n) * sizeof(Word));
-    const size_t spilled = padded_of(n) > kSharedKeys ? (size_t)padded_of(n) : 0;
-    total = keys + aligned(spilled * sizeof(uint64_t));
+    const size_t padded = (size_t)padded_of(n);
+    weighted = kAlignment;  // the counter comes first
+    order = weighted + aligned((size_t)n * sizeof(float));
+    corners = order + aligned(padded * sizeof(Word));
+    areas = corners + aligned(padded * sizeof(float4));
+    overlaps = areas + aligned(padded * sizeof(float));
+    total = overlaps + aligned((size_t)tiles_of(n) * padded * sizeof(Word));
   }
 };
 
@@ -503,51 +512,35 @@ bool allows_vector_loads(const void* scores, const void* attn_map, int64_t n, in
   return n % 4 == 0 && (uintptr_t)scores % bytes == 0 && (uintptr_t)attn_map % bytes == 0;
 }
 
-cudaError_t block_count(int64_t n, int* blocks) {
-  int processors = 0;
-  const cudaError_t error = jetops::processor_count(&processors);
-  if (error != cudaSuccess) return error;
-  const int64_t words = words_of(n);
-  const int64_t items = n + (words + 1) / 2 * (words + 1);
-  const int64_t wanted = divide_up(items, kWarps);
-  const int64_t most = (int64_t)processors * kBlocksPerProcessor;
-  *blocks = (int)(wanted < most ? wanted : most);
-  return cudaSuccess;
+size_t shared_bytes(int64_t n) {
+  const size_t keys = (size_t)(n < kKeySlice ? padded_of(n) : kKeySlice) * sizeof(uint32_t);
+  const size_t staged = kWarps * sizeof(Staged);
+  return keys > staged ? keys : staged;
 }
 
-// More than 48 KiB has to be asked for, and not every GPU has it. 0 in `bytes`: it does not fit.
-template <int kChunks>
-cudaError_t shared_bytes_for_keys(int padded, size_t* bytes) {
-  *bytes = (size_t)padded * sizeof(uint64_t);
-  if (padded <= kSharedKeys) return cudaSuccess;
-  int device = 0, most = 0;
+cudaError_t launch(const Problem& p, cudaStream_t stream) {
+  int device = 0, processors = 0, cooperates = 0;
   cudaError_t error = cudaGetDevice(&device);
-  if (error != cudaSuccess) return error;
-  error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  if (error != cudaSuccess) return error;
-  if (*bytes + sizeof(Scan) + kReserve > (size_t)most) {
-    *bytes = 0;
-    return cudaSuccess;
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
   }
-  return cudaFuncSetAttribute(fused_attn_nms_kernel<kChunks>,
-                              cudaFuncAttributeMaxDynamicSharedMemorySize, (int)*bytes);
-}
-
-template <int kChunks>
-cudaError_t launch(Problem p, uint64_t* spill_keys, cudaStream_t stream) {
-  int blocks = 0;
-  cudaError_t error = block_count(p.n, &blocks);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&cooperates, cudaDevAttrCooperativeLaunch, device);
+  }
   if (error != cudaSuccess) return error;
-  size_t bytes = 0;
-  error = shared_bytes_for_keys<kChunks>(p.padded, &bytes);
+  const size_t bytes = shared_bytes(p.n);
+  error = cudaMemsetAsync(p.arrived, 0, sizeof(unsigned), stream);
   if (error != cudaSuccess) return error;
-  if (bytes == 0) p.spill_keys = spill_keys;
-  const size_t staged = (size_t)kThreads * sizeof(Box);
-  error = cudaMemsetAsync(p.tickets, 0, sizeof(unsigned), stream);
-  if (error != cudaSuccess) return error;
-  fused_attn_nms_kernel<kChunks>
-      <<<blocks, kThreads, bytes > staged ? bytes : staged, stream>>>(p);
-  return cudaGetLastError();
+  if (!cooperates) {
+    fused_attn_nms_kernel<<<1, kThreads, bytes, stream>>>(p);
+    return cudaGetLastError();
+  }
+  const int64_t wanted = divide_up(p.n, kWarps);
+  const unsigned blocks = (unsigned)(wanted < processors ? wanted : processors);
+  Problem argument = p;
+  void* arguments[] = {&argument};
+  return cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&fused_attn_nms_kernel),
+                                     dim3(blocks), dim3(kThreads), arguments, bytes, stream);
 }
 
 }  // namespace
@@ -572,21 +565,19 @@ extern "C" cudaError_t jetops_fused_attn_nms_cuda(const float* boxes, const void
   p.attn_map = attn_map;
   p.dtype = dtype;
   p.n = (int)n;
-  p.tiles = (int)divide_up(n, kLanes);
-  p.words = words_of(n);
+  p.tiles = tiles_of(n);
   p.padded = padded_of(n);
   p.threshold = jetops::make_threshold(iou_threshold);
   p.vector_loads = allows_vector_loads(scores, attn_map, n, dtype);
   p.keep = keep;
   p.weighted = weighted != nullptr ? weighted : reinterpret_cast<float*>(base + layout.weighted);
-  p.mask = reinterpret_cast<Word*>(base + layout.mask);
-  p.tickets = reinterpret_cast<unsigned*>(base);
+  p.order = reinterpret_cast<Word*>(base + layout.order);
+  p.corners = reinterpret_cast<float4*>(base + layout.corners);
+  p.areas = reinterpret_cast<float*>(base + layout.areas);
+  p.overlaps = reinterpret_cast<Word*>(base + layout.overlaps);
+  p.arrived = reinterpret_cast<unsigned*>(base);
 #if defined(JETOPS_NMS_PROFILE)
   p.times = jetops_nms_times;
 #endif
-  uint64_t* spill_keys = reinterpret_cast<uint64_t*>(base + layout.keys);
-  if (p.words <= kWordsPerChunk) return launch<1>(p, spill_keys, stream);
-  if (p.words <= 2 * kWordsPerChunk) return launch<2>(p, spill_keys, stream);
-  if (p.words <= 4 * kWordsPerChunk) return launch<4>(p, spill_keys, stream);
-  return launch<8>(p, spill_keys, stream);
+  return launch(p, stream);
 }

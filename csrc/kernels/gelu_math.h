@@ -145,25 +145,29 @@ JETOPS_HD Tail upper_tail(float a) {
   return tail;
 }
 
-JETOPS_HD float magnitude_up_to(float x, float limit) {  // a NaN gives the limit
+// Written so that a NaN stays one; that is one instruction from sm_80 on.
+JETOPS_HD float magnitude_up_to(float x, float limit) {
   const float a = fabsf(x);
-  return a < limit ? a : limit;
+  return a > limit ? limit : a;
 }
 
 template <class Precision>
 struct GeluErf {
   static JETOPS_HD float value(float x) {
     const float a = magnitude_up_to(x, kFarTail);
-    const float rectified = x < 0.0f ? 0.0f : x;  // a NaN passes
+#if defined(__CUDA_ARCH__)
+    const float rectified = fmaxf(x, 0.0f);
+#else
+    const float rectified = x > 0.0f ? x : 0.0f;
+#endif
     return multiply_add(-a, upper_tail<Precision>(a).probability, rectified);
   }
+  // 1/2 +- (1/2 - Q(a) + a exp(-a^2/2) / sqrt(2 pi)), with the sign of x.
   static JETOPS_HD float slope(float x) {
     const float a = magnitude_up_to(x, kFarTail);
     const Tail tail = upper_tail<Precision>(a);
-    const float below = x < 0.0f ? tail.probability : 1.0f - tail.probability;
-    const float density = a * tail.exponential * kDensityAtZero;
-    const float slope = x < 0.0f ? below - density : below + density;
-    return x == x ? slope : x;
+    const float half = multiply_add(a * tail.exponential, kDensityAtZero, 0.5f - tail.probability);
+    return 0.5f + copysignf(half, x);
   }
 };
 
@@ -177,12 +181,11 @@ struct GeluTanh {
     return finite * reciprocal(1.0f + exp_of_minus_2u(x));
   }
   static JETOPS_HD float slope(float x) {
-    const float a = magnitude_up_to(x, kTanhIsFlat);
-    const float clamped = x < 0.0f ? -a : a;
-    const float sigmoid = reciprocal(1.0f + exp_of_minus_2u(clamped));
-    const float inner = clamped * multiply_add(3.0f * kTwoUCubic, a * a, kTwoU);  // x * d(2u)/dx
-    const float slope = multiply_add(inner, sigmoid - sigmoid * sigmoid, sigmoid);
-    return x == x ? slope : x;
+    const float sigmoid = reciprocal(1.0f + exp_of_minus_2u(x));
+    const float a = magnitude_up_to(x, kTanhIsFlat);  // times a slope of 0 makes 0, not NaN
+    const float inner = a * multiply_add(3.0f * kTwoUCubic, a * a, kTwoU);  // |x d(2u)/dx|
+    const float bend = multiply_add(-sigmoid, sigmoid, sigmoid);
+    return multiply_add(copysignf(inner, x), bend, sigmoid);
   }
 };
 

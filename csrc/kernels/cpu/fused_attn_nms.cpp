@@ -67,8 +67,7 @@ struct Ranked {
   }
 };
 
-// Without a division and without a branch. Where the quotient alone can tell, nothing is decided and
-// the answer is true.
+// True where the quick answer could not tell for some box, for which nothing was decided then.
 bool strike_out_sure(const Box& kept, const jetops::Threshold& threshold, int64_t first,
                      int64_t last, const Ranked& ranked) {
   const float *x1 = ranked.x1, *y1 = ranked.y1, *x2 = ranked.x2, *y2 = ranked.y2;
@@ -77,13 +76,9 @@ bool strike_out_sure(const Box& kept, const jetops::Threshold& threshold, int64_
   uint32_t unsure = 0;
   for (int64_t i = first; i < last; ++i) {
     const Box other = {x1[i], y1[i], x2[i], y2[i], area[i]};
-    const jetops::Overlap overlap = jetops::overlap_of(kept, other);
-    const uint32_t meets = overlap.meets ? 1u : 0u;
-    const uint32_t above = jetops::surely_above(overlap, threshold) ? 1u : 0u;
-    const uint32_t below = jetops::surely_below(overlap, threshold) ? 1u : 0u;
-    const uint32_t tellable = overlap.both > 1e-30f ? 1u : 0u;
-    alive[i] &= ~(meets & tellable & above);
-    unsure |= meets & ((tellable ^ 1u) | ((above | below) ^ 1u));
+    const jetops::QuickAnswer answer = jetops::iou_exceeds_quickly(kept, other, threshold);
+    alive[i] &= answer.exceeds ? 0u : 1u;
+    unsure |= answer.cannot_tell ? 1u : 0u;
   }
   return unsure != 0;
 }
