@@ -56,15 +56,15 @@ def gelu_slope(x: Tensor, approximate: str = "none") -> Tensor:
     return normal + x * torch.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
 
 
-def philox(key, counter):
-    # type: (int, int) -> List[int]
-    """Philox4x32-10 of a 64-bit key and a 128-bit counter: four 32-bit numbers.
+def philox(key, counter, rounds=7):
+    # type: (int, int, int) -> List[int]
+    """Philox4x32-7 of a 64-bit key and a 128-bit counter: four 32-bit numbers.
 
     Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3" (SC 2011).
     """
     word = [(counter >> shift) & WORD for shift in (0, 32, 64, 96)]
     key0, key1 = key & WORD, (key >> 32) & WORD
-    for _ in range(10):
+    for _ in range(rounds):
         product0, product1 = 0xD2511F53 * word[0], 0xCD9E8D57 * word[2]
         word = [
             (product1 >> 32) ^ word[1] ^ key0,

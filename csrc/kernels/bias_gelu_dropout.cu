@@ -1,12 +1,12 @@
 // y = dropout(gelu(x + bias)) and its backward, for a matrix x and a bias a column.
 //
-// A thread stays in its columns and walks down the rows: it reads the bias once, and in the backward
-// pass adds up the bias gradient in registers. The mask is not stored; dropout_math.h makes it again
-// from the seed. Blocks are `width` threads wide and kThreads / width high, so that narrow matrices
-// fill them too.
+// A thread stays in its columns, reads the bias once and takes rows at a distance; in the backward it
+// adds up the bias gradient in registers. Blocks that run at a time work on neighbouring rows, since
+// memory is faster then. The mask is not stored; dropout_math.h makes it again from the seed. Blocks
+// are `width` threads wide and kThreads / width high, so that narrow matrices fill them too.
 //
 // The bias gradient is summed in fp32 in an order that depends on the sizes and the GPU's number of
-// processors alone: down the rows of a thread, then over the rows of a block, then over the blocks.
+// processors alone: the rows of a thread, then the rows of a block, then the blocks.
 #include "device.h"
 #include "dropout_math.h"
 #include "elements.cuh"
@@ -19,9 +19,10 @@ using jetops::Dropout;
 using jetops::PackOf;
 
 constexpr int kThreads = 256;
-constexpr int kRowsAhead = 4;  // rows whose reads are under way at a time
-constexpr int kForwardBlocks = 16;  // a processor, where the matrix has that many
-constexpr int kBackwardBlocks = 4;  // fewer: each leaves a row of partial sums
+constexpr int kForwardRows = 2;   // that a thread reads before it works on the first
+constexpr int kBackwardRows = 4;
+constexpr int kBackwardBlocks = 4;  // a processor; each leaves a row of partial sums
+constexpr int kMaxSlabs = 65535;
 constexpr int kSumColumns = 32;  // of a block of sum_kernel
 constexpr int kSumGroups = 16;   // that share the slabs of a column
 
@@ -34,10 +35,7 @@ struct Problem {
   const int64_t* seed;   // two numbers
   int64_t rows;
   int64_t columns;
-  int64_t slabs;          // parts that the rows are cut into, a block each
-  int64_t rows_per_slab;  // a multiple of a block's height
-  int64_t column_blocks;
-  int width;  // of a block, a power of two
+  int64_t slabs;  // blocks that share the rows
   Dropout dropout;
 };
 
@@ -70,91 +68,97 @@ struct Access<Type, 1> {
   }
 };
 
-template <class Type, int kItems>
-__device__ __forceinline__ void decide(uint32_t threshold, uint64_t key, uint64_t stream,
-                                       int64_t element, bool* kept) {
-  constexpr int kChunk = PackOf<Type>::kSize;
-  const jetops::Philox random = jetops::philox(key, stream, (uint64_t)element / kChunk);
+// Random numbers for elements of several rows, a chunk for each.
+template <class Type, int kRows>
+__device__ __forceinline__ void draw(const int64_t* seed, const int64_t* element,
+                                     jetops::Philox* random) {
+  uint64_t counter[kRows];
 #pragma unroll
-  for (int k = 0; k < kChunk; ++k) {
-    const bool is_kept = jetops::is_kept<kChunk>(random, k, threshold);
-    if (kItems == kChunk) {
-      kept[k % kItems] = is_kept;
-    } else if (k == (int)((uint64_t)element % kChunk)) {
-      kept[0] = is_kept;
+  for (int r = 0; r < kRows; ++r) counter[r] = (uint64_t)element[r] / PackOf<Type>::kSize;
+  jetops::philox<kRows>((uint64_t)seed[0], (uint64_t)seed[1], counter, random);
+}
+
+// Of element + k. A single element's place in its chunk is known at run time only, and an array in
+// registers must not be indexed by that.
+template <class Type, int kItems>
+__device__ __forceinline__ bool is_kept(const jetops::Philox& random, int64_t element, int k,
+                                        uint32_t threshold) {
+  constexpr int kChunk = PackOf<Type>::kSize;
+  if (kItems == kChunk) return jetops::is_kept<kChunk>(random, k, threshold);
+  bool kept = false;
+#pragma unroll
+  for (int j = 0; j < kChunk; ++j) {
+    if (j == (int)((uint64_t)element % kChunk)) {
+      kept = jetops::is_kept<kChunk>(random, j, threshold);
     }
   }
+  return kept;
 }
 
-struct Place {
-  int64_t column;     // first column of the thread; outside the matrix for a surplus thread
-  int64_t first_row;
-  int64_t last_row;   // one past
-  int height;         // of a block: the thread takes every height-th row
+// Rows of a thread: kRows at a time, a block's height apart, then the same in the next round.
+template <int kRows>
+struct Rows {
+  int64_t first, step;
+  int height;
+
+  __device__ __forceinline__ explicit Rows(const Problem& p)
+      : first((int64_t)blockIdx.y * (kRows * blockDim.y) + threadIdx.y),
+        step(p.slabs * (kRows * blockDim.y)),
+        height(blockDim.y) {}
 };
-
-template <int kItems>
-__device__ __forceinline__ Place place_of(const Problem& p) {
-  const int64_t column_block = blockIdx.x % p.column_blocks;
-  const int64_t slab = blockIdx.x / p.column_blocks;
-  Place place;
-  place.height = kThreads / p.width;
-  place.column = (column_block * p.width + threadIdx.x % p.width) * kItems;
-  place.first_row = slab * p.rows_per_slab + threadIdx.x / p.width;
-  place.last_row = (slab + 1) * p.rows_per_slab;
-  if (place.last_row > p.rows) place.last_row = p.rows;
-  return place;
-}
 
 template <class Type, class Gelu, int kItems, bool kDrops>
 __global__ void __launch_bounds__(kThreads) forward_kernel(const Problem p) {
   typedef Access<Type, kItems> At;
-  const Place place = place_of<kItems>(p);
-  if (place.column >= p.columns) return;
-  uint64_t key = 0, stream = 0;
-  if (kDrops) {
-    key = (uint64_t)p.seed[0];
-    stream = (uint64_t)p.seed[1];
-  }
+  constexpr int kRows = kForwardRows;
+  const int64_t column = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * kItems;
+  if (column >= p.columns) return;
+  const Rows<kRows> rows(p);
   float bias[kItems];
-  At::to_floats(At::read(p.bias, place.column), bias);
-
-  const int64_t step = (int64_t)kRowsAhead * place.height;
-  for (int64_t row = place.first_row; row < place.last_row; row += step) {
-    typename At::Raw raw[kRowsAhead];
+  At::to_floats(At::read(p.bias, column), bias);
+  for (int64_t row = rows.first; row < p.rows; row += rows.step) {
+    typename At::Raw raw[kRows];
+    int64_t element[kRows];
+    bool inside[kRows];
 #pragma unroll
-    for (int r = 0; r < kRowsAhead; ++r) {
-      const int64_t here = row + r * place.height;
-      if (here < place.last_row) raw[r] = At::read(p.x, here * p.columns + place.column);
+    for (int r = 0; r < kRows; ++r) {
+      inside[r] = row + r * rows.height < p.rows;
+      element[r] = (row + r * rows.height) * p.columns + column;
+      if (inside[r]) raw[r] = At::read(p.x, element[r]);
     }
+    jetops::Philox random[kRows];
+    if (kDrops) draw<Type, kRows>(p.seed, element, random);
 #pragma unroll
-    for (int r = 0; r < kRowsAhead; ++r) {
-      const int64_t here = row + r * place.height;
-      if (here >= place.last_row) break;
-      const int64_t element = here * p.columns + place.column;
+    for (int r = 0; r < kRows; ++r) {
       float value[kItems];
-      bool kept[kItems];
       At::to_floats(raw[r], value);
-      if (kDrops) decide<Type, kItems>(p.dropout.threshold, key, stream, element, kept);
 #pragma unroll
       for (int k = 0; k < kItems; ++k) {
-        const float activated = Gelu::value(value[k] + bias[k]);
-        value[k] = !kDrops ? activated : kept[k] ? activated * p.dropout.scale : 0.0f;
+        const float sum = value[k] + bias[k];
+        if (kDrops) {
+          const float y = Gelu::value_over(sum, p.dropout.kept_share, p.dropout.scale);
+          value[k] =
+              is_kept<Type, kItems>(random[r], element[r], k, p.dropout.threshold) ? y : 0.0f;
+        } else {
+          value[k] = Gelu::value(sum);
+        }
       }
-      At::write(p.out, element, value);
+      if (inside[r]) At::write(p.out, element[r], value);
     }
   }
 }
 
 // The sums of a block's rows, in the first row of threads.
 template <int kItems>
-__device__ __forceinline__ void sum_over_height(float* sum, int width, int height) {
+__device__ __forceinline__ void sum_over_height(float* sum) {
   __shared__ float staged[kThreads * kItems];
+  const int height = blockDim.y, width = blockDim.x;
   if (height == 1) return;
+  const int thread = threadIdx.y * width + threadIdx.x;
 #pragma unroll
-  for (int k = 0; k < kItems; ++k) staged[k * kThreads + threadIdx.x] = sum[k];
+  for (int k = 0; k < kItems; ++k) staged[k * kThreads + thread] = sum[k];
   __syncthreads();
-  if ((int)threadIdx.x >= width) return;
+  if (threadIdx.y != 0) return;
 #pragma unroll
   for (int k = 0; k < kItems; ++k) {
 #pragma unroll 1
@@ -165,55 +169,53 @@ __device__ __forceinline__ void sum_over_height(float* sum, int width, int heigh
 template <class Type, class Gelu, int kItems, bool kDrops>
 __global__ void __launch_bounds__(kThreads) backward_kernel(const Problem p) {
   typedef Access<Type, kItems> At;
-  const Place place = place_of<kItems>(p);
-  const bool inside = place.column < p.columns;
-  uint64_t key = 0, stream = 0;
-  if (kDrops) {
-    key = (uint64_t)p.seed[0];
-    stream = (uint64_t)p.seed[1];
-  }
+  constexpr int kRows = kBackwardRows;
+  const int64_t column = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * kItems;
+  const int64_t end = column < p.columns ? p.rows : 0;  // all threads meet in sum_over_height
+  const Rows<kRows> rows(p);
   float bias[kItems], sum[kItems];
-  if (inside) At::to_floats(At::read(p.bias, place.column), bias);
+  if (column < p.columns) At::to_floats(At::read(p.bias, column), bias);
 #pragma unroll
   for (int k = 0; k < kItems; ++k) sum[k] = 0.0f;
 
-  const int64_t step = (int64_t)kRowsAhead * place.height;
-  const int64_t last_row = inside ? place.last_row : 0;
-  for (int64_t row = place.first_row; row < last_row; row += step) {
-    typename At::Raw raw[kRowsAhead], raw_gradient[kRowsAhead];
+  for (int64_t row = rows.first; row < end; row += rows.step) {
+    typename At::Raw raw[kRows], raw_gradient[kRows];
+    int64_t element[kRows];
+    bool inside[kRows];
 #pragma unroll
-    for (int r = 0; r < kRowsAhead; ++r) {
-      const int64_t here = row + r * place.height;
-      if (here < last_row) {
-        raw[r] = At::read(p.x, here * p.columns + place.column);
-        raw_gradient[r] = At::read(p.gradient, here * p.columns + place.column);
+    for (int r = 0; r < kRows; ++r) {
+      inside[r] = row + r * rows.height < p.rows;
+      element[r] = (row + r * rows.height) * p.columns + column;
+      if (inside[r]) {
+        raw[r] = At::read(p.x, element[r]);
+        raw_gradient[r] = At::read(p.gradient, element[r]);
       }
     }
+    jetops::Philox random[kRows];
+    if (kDrops) draw<Type, kRows>(p.seed, element, random);
 #pragma unroll
-    for (int r = 0; r < kRowsAhead; ++r) {
-      const int64_t here = row + r * place.height;
-      if (here >= last_row) break;
-      const int64_t element = here * p.columns + place.column;
+    for (int r = 0; r < kRows; ++r) {
+      if (!inside[r]) break;
       float value[kItems], gradient[kItems];
-      bool kept[kItems];
       At::to_floats(raw[r], value);
       At::to_floats(raw_gradient[r], gradient);
-      if (kDrops) decide<Type, kItems>(p.dropout.threshold, key, stream, element, kept);
 #pragma unroll
       for (int k = 0; k < kItems; ++k) {
-        const float slope = gradient[k] * Gelu::slope(value[k] + bias[k]);
-        value[k] = !kDrops ? slope : kept[k] ? slope * p.dropout.scale : 0.0f;
+        value[k] = gradient[k] * Gelu::slope(value[k] + bias[k]);
+        if (kDrops) {
+          const bool kept = is_kept<Type, kItems>(random[r], element[r], k, p.dropout.threshold);
+          value[k] = kept ? value[k] * p.dropout.scale : 0.0f;
+        }
         sum[k] += value[k];
       }
-      At::write(p.out, element, value);
+      At::write(p.out, element[r], value);
     }
   }
-  sum_over_height<kItems>(sum, p.width, place.height);
-  if (!inside || (int)threadIdx.x >= p.width) return;
-  const int64_t slab = blockIdx.x / p.column_blocks;
+  sum_over_height<kItems>(sum);
+  if (column >= p.columns || threadIdx.y != 0) return;
 #pragma unroll
   for (int k = 0; k < kItems; ++k) {
-    p.partial_sums[slab * p.columns + place.column + k] = sum[k];
+    p.partial_sums[blockIdx.y * p.columns + column + k] = sum[k];
   }
 }
 
@@ -242,24 +244,28 @@ __global__ void __launch_bounds__(kSumColumns * kSumGroups)
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct Shape {
-  int width;
-  int64_t column_blocks, slabs, rows_per_slab;
+  int width, height;
+  int64_t column_blocks, slabs;
 };
 
-// `items` is how many elements of a row one thread takes.
-Shape shape_of(int64_t rows, int64_t columns, int items, int blocks) {
+// `items` is how many elements of a row one thread takes, `rows_ahead` how many rows at a time.
+Shape shape_of(int64_t rows, int64_t columns, int items, int rows_ahead) {
   const int64_t threads = divide_up(columns, items);
   Shape shape;
   shape.width = 1;
   while (shape.width < threads && shape.width < kThreads) shape.width *= 2;
-  const int64_t height = kThreads / shape.width;
+  shape.height = kThreads / shape.width;
   shape.column_blocks = divide_up(threads, shape.width);
-  const int64_t wanted = divide_up(blocks, shape.column_blocks);
-  // A slab keeps all its threads busy with as many rows as they load at a time.
-  const int64_t most = divide_up(rows, height * kRowsAhead);
-  const int64_t slabs = wanted < most ? wanted : most;
-  shape.rows_per_slab = divide_up(divide_up(rows, slabs), height) * height;
-  shape.slabs = divide_up(rows, shape.rows_per_slab);
+  shape.slabs = divide_up(rows, (int64_t)shape.height * rows_ahead);
+  if (shape.slabs > kMaxSlabs) shape.slabs = kMaxSlabs;
+  return shape;
+}
+
+// Each slab of the backward costs a row of partial sums, so there are just enough for the GPU.
+Shape backward_shape_of(int64_t rows, int64_t columns, int items, int processors) {
+  Shape shape = shape_of(rows, columns, items, kBackwardRows);
+  const int64_t wanted = divide_up((int64_t)processors * kBackwardBlocks, shape.column_blocks);
+  if (shape.slabs > wanted) shape.slabs = wanted;
   return shape;
 }
 
@@ -271,14 +277,23 @@ bool takes_packs(const Problem& p) {
 }
 
 template <class Type, class Gelu, int kItems, bool kDrops>
-cudaError_t launch_kernels(const Problem& p, void* bias_gradient, cudaStream_t stream) {
-  const unsigned blocks = (unsigned)(p.slabs * p.column_blocks);
-  if (p.gradient == nullptr) {
-    forward_kernel<Type, Gelu, kItems, kDrops><<<blocks, kThreads, 0, stream>>>(p);
+cudaError_t launch_kernels(Problem p, void* bias_gradient, cudaStream_t stream) {
+  int processors = 0;
+  cudaError_t error = jetops::processor_count(&processors);
+  if (error != cudaSuccess) return error;
+  const bool forward = p.gradient == nullptr;
+  const Shape shape = forward ? shape_of(p.rows, p.columns, kItems, kForwardRows)
+                              : backward_shape_of(p.rows, p.columns, kItems, processors);
+  if (shape.column_blocks > INT32_MAX) return cudaErrorInvalidValue;
+  p.slabs = shape.slabs;
+  const dim3 grid((unsigned)shape.column_blocks, (unsigned)shape.slabs);
+  const dim3 block(shape.width, shape.height);
+  if (forward) {
+    forward_kernel<Type, Gelu, kItems, kDrops><<<grid, block, 0, stream>>>(p);
     return cudaGetLastError();
   }
-  backward_kernel<Type, Gelu, kItems, kDrops><<<blocks, kThreads, 0, stream>>>(p);
-  const cudaError_t error = cudaGetLastError();
+  backward_kernel<Type, Gelu, kItems, kDrops><<<grid, block, 0, stream>>>(p);
+  error = cudaGetLastError();
   if (error != cudaSuccess) return error;
   const unsigned sum_blocks = (unsigned)divide_up(p.columns, kSumColumns);
   sum_kernel<Type><<<sum_blocks, dim3(kSumColumns, kSumGroups), 0, stream>>>(
@@ -287,17 +302,7 @@ cudaError_t launch_kernels(const Problem& p, void* bias_gradient, cudaStream_t s
 }
 
 template <class Type, class Gelu, int kItems>
-cudaError_t launch_items(Problem p, void* bias_gradient, cudaStream_t stream) {
-  int processors = 0;
-  const cudaError_t error = jetops::processor_count(&processors);
-  if (error != cudaSuccess) return error;
-  const int blocks = processors * (p.gradient == nullptr ? kForwardBlocks : kBackwardBlocks);
-  const Shape shape = shape_of(p.rows, p.columns, kItems, blocks);
-  p.width = shape.width;
-  p.column_blocks = shape.column_blocks;
-  p.slabs = shape.slabs;
-  p.rows_per_slab = shape.rows_per_slab;
-  if (p.column_blocks > INT32_MAX / p.slabs) return cudaErrorInvalidValue;
+cudaError_t launch_items(const Problem& p, void* bias_gradient, cudaStream_t stream) {
   return p.dropout.threshold != 0
              ? launch_kernels<Type, Gelu, kItems, true>(p, bias_gradient, stream)
              : launch_kernels<Type, Gelu, kItems, false>(p, bias_gradient, stream);
@@ -368,7 +373,7 @@ extern "C" cudaError_t jetops_bias_gelu_dropout_workspace_bytes(int64_t rows, in
   if (error != cudaSuccess) return error;
   int64_t slabs = 0;
   for (int items = 1; items <= 8; items *= 2) {  // whichever of them the pointers will allow
-    const Shape shape = shape_of(rows, columns, items, processors * kBackwardBlocks);
+    const Shape shape = backward_shape_of(rows, columns, items, processors);
     if (shape.slabs > slabs) slabs = shape.slabs;
   }
   *bytes = slabs * columns * (int64_t)sizeof(float);

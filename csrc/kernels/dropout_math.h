@@ -18,12 +18,13 @@ namespace jetops {
 struct Dropout {
   uint32_t threshold;  // in the upper bits; 0: nothing is dropped and the seed is not read
   float scale;         // of what is kept; 0: everything is dropped
+  float kept_share;    // 1 / scale
 };
 
 inline Dropout make_dropout(double p, int bits) {
-  Dropout dropout = {0u, 1.0f};
+  Dropout dropout = {0u, 1.0f, 1.0f};
   if (p >= 1.0) {
-    dropout.scale = 0.0f;
+    dropout.scale = dropout.kept_share = 0.0f;
     return dropout;
   }
   const double units = ldexp(1.0, bits);
@@ -31,6 +32,7 @@ inline Dropout make_dropout(double p, int bits) {
   if (threshold > units - 1.0) threshold = units - 1.0;
   dropout.threshold = (uint32_t)threshold << (32 - bits);
   dropout.scale = (float)(units / (units - threshold));
+  dropout.kept_share = (float)((units - threshold) / units);
   return dropout;
 }
 

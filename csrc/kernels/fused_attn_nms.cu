@@ -70,22 +70,26 @@ __device__ __forceinline__ int warp_count() { return gridDim.x * kWarps; }
 
 // ---------------------------------------------------------------- between phases
 
-// Returns the number of arrivals before this block's own. Each thread: what I wrote is visible first.
+// The barrier orders the block's writes before the first thread's fence, and the fence before the
+// arrival.
 __device__ __forceinline__ unsigned arrive(const Problem& p) {
   __shared__ unsigned before;
-  __threadfence();
   __syncthreads();
-  if (threadIdx.x == 0) before = atomicAdd(p.arrived, 1u);
+  if (threadIdx.x == 0) {
+    __threadfence();
+    before = atomicAdd(p.arrived, 1u);
+    __threadfence();
+  }
   __syncthreads();
   return before;
 }
 
 // `phase` counts from 1. What other blocks wrote is to be read past L1 (__ldcg) after this.
 __device__ __forceinline__ void wait_for_all(const Problem& p, unsigned phase) {
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
     const volatile unsigned* arrived = p.arrived;
+    __threadfence();
     atomicAdd(p.arrived, 1u);
     while (*arrived < phase * gridDim.x) {
     }
@@ -188,6 +192,7 @@ __device__ int count_before(const uint32_t* keys, int slice_start, int slice_siz
   const int place = i - slice_start;  // of i in this slice; it may lie outside
   constexpr int kStep = kLanes * kKeysALoad;
   int count = 0;
+#pragma unroll 4
   for (int start = 0; start < slice_size; start += kStep) {
     const int first = start + lane * kKeysALoad;
     const uint4 four = *reinterpret_cast<const uint4*>(keys + first);
@@ -205,37 +210,50 @@ __device__ int count_before(const uint32_t* keys, int slice_start, int slice_siz
   return count;
 }
 
-__device__ __forceinline__ void place_box(const Problem& p, int i, int rank, bool never) {
+__device__ __forceinline__ Box load_box(const Problem& p, int i) {
   const float* corners = p.boxes + 4 * (int64_t)i;
-  const Box box = jetops::make_box(__ldg(corners), __ldg(corners + 1), __ldg(corners + 2),
-                                   __ldg(corners + 3));
+  return jetops::make_box(__ldg(corners), __ldg(corners + 1), __ldg(corners + 2),
+                          __ldg(corners + 3));
+}
+
+__device__ __forceinline__ void place_box(const Problem& p, int i, const Box& box, int rank,
+                                          bool never) {
   p.order[rank] = (Word)i | (never ? kNever : 0u);
   p.corners[rank] = make_float4(box.x1, box.y1, box.x2, box.y2);
   p.areas[rank] = box.area;
 }
 
+__device__ __forceinline__ void load_keys(const Problem& p, int start, int size, int filled,
+                                          uint32_t* keys) {
+#pragma unroll 4
+  for (int k = threadIdx.x; k < filled; k += kThreads) {
+    keys[k] = k < size ? key_of(__ldcg(p.weighted + start + k)) : 0xFFFFFFFFu;
+  }
+}
+
 __device__ void rank_boxes(const Problem& p, uint32_t* keys) {
-  const int lane = threadIdx.x % kLanes;
   constexpr int kStep = kLanes * kKeysALoad;
   // A warp has several boxes where there are more boxes than warps; most often one.
   for (int first = 0; first < p.n; first += warp_count()) {
     const int i = first + warp_number();
     int rank = 0;
     uint32_t key = 0;
-    if (i < p.n) key = key_of(__ldcg(p.weighted + i));
+    Box box = jetops::make_box(0.0f, 0.0f, 0.0f, 0.0f);
+    if (i < p.n) {
+      key = key_of(__ldcg(p.weighted + i));
+      box = load_box(p, i);
+    }
     for (int start = 0; start < p.n; start += kKeySlice) {
       const int size = p.n - start < kKeySlice ? p.n - start : kKeySlice;
       const int filled = (size + kStep - 1) / kStep * kStep;
       if (first == 0 || p.n > kKeySlice) {  // otherwise they are still there
         __syncthreads();
-        for (int k = threadIdx.x; k < filled; k += kThreads) {
-          keys[k] = k < size ? key_of(__ldcg(p.weighted + start + k)) : 0xFFFFFFFFu;
-        }
+        load_keys(p, start, size, filled, keys);
         __syncthreads();
       }
       if (i < p.n) rank += count_before(keys, start, filled, i, key);
     }
-    if (i < p.n && lane == 0) place_box(p, i, rank, key == jetops::kNanRank);
+    if (i < p.n && threadIdx.x % kLanes == 0) place_box(p, i, box, rank, key == jetops::kNanRank);
   }
   // Places behind the last box, so that whole groups can be read.
   const int64_t behind = p.n + (int64_t)blockIdx.x * kThreads + threadIdx.x;
@@ -278,22 +296,23 @@ __device__ void compare_tile(const Problem& p, int earlier, int later, Staged& s
   staged.area[lane] = theirs.area;
   __syncwarp();
 
-  Word word = 0, cannot_tell = 0;
+  Word word = 0;
+  const bool in_range = p.threshold.value >= jetops::kSmallestThreshold &&
+                        (__all_sync(kFullWarp, mine.area >= jetops::kSmallestArea) ||
+                         __all_sync(kFullWarp, theirs.area >= jetops::kSmallestArea));
+  if (in_range) {
 #pragma unroll 8
-  for (int j = 0; j < kLanes; ++j) {
-    const jetops::QuickAnswer answer =
-        jetops::iou_exceeds_quickly(mine, staged.box(j), p.threshold);
-    const Word column = __ballot_sync(kFullWarp, answer.exceeds);
-    if (lane == j) word = column;
-    if (answer.cannot_tell) cannot_tell |= 1u << j;
-  }
-  // Rare: a few pairs in a million, but also every box that is there twice at a threshold of 1.
-  if (__any_sync(kFullWarp, cannot_tell != 0)) {
     for (int j = 0; j < kLanes; ++j) {
-      bool exceeds = false;
-      if (cannot_tell >> j & 1u) exceeds = jetops::iou_exceeds(mine, staged.box(j), p.threshold);
-      const Word column = __ballot_sync(kFullWarp, exceeds);
-      if (lane == j) word |= column;
+      const Word column = __ballot_sync(
+          kFullWarp, jetops::iou_exceeds_in_range(mine, staged.box(j), p.threshold));
+      if (lane == j) word = column;
+    }
+  } else {
+#pragma unroll 1
+    for (int j = 0; j < kLanes; ++j) {
+      const Word column =
+          __ballot_sync(kFullWarp, jetops::iou_exceeds(mine, staged.box(j), p.threshold));
+      if (lane == j) word = column;
     }
   }
   if (earlier == later) word &= (1u << lane) - 1u;  // those that rank above the box
@@ -476,7 +495,6 @@ __global__ void __launch_bounds__(kThreads) fused_attn_nms_kernel(const Problem 
   if (blockIdx.x == 0) note_time(p, 3);
   compare_boxes(p, reinterpret_cast<Staged*>(scratch));
   if (arrive(p) != 3 * gridDim.x - 1) return;
-  __threadfence();  // nothing below is read before the arrival
   note_time(p, 4);
   scan_boxes(p);
   note_time(p, 5);

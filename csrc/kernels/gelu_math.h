@@ -162,6 +162,7 @@ struct GeluErf {
 #endif
     return multiply_add(-a, upper_tail<Precision>(a).probability, rectified);
   }
+  static JETOPS_HD float value_over(float x, float, float inverse) { return value(x) * inverse; }
   // 1/2 +- (1/2 - Q(a) + a exp(-a^2/2) / sqrt(2 pi)), with the sign of x.
   static JETOPS_HD float slope(float x) {
     const float a = magnitude_up_to(x, kFarTail);
@@ -179,6 +180,11 @@ struct GeluTanh {
   static JETOPS_HD float value(float x) {
     const float finite = x < -1e30f ? -1e30f : x;  // times a sigmoid of 0 makes 0, not NaN
     return finite * reciprocal(1.0f + exp_of_minus_2u(x));
+  }
+  // value(x) / divisor; `inverse` is 1 / divisor, for the form that it is cheaper for.
+  static JETOPS_HD float value_over(float x, float divisor, float) {
+    const float finite = x < -1e30f ? -1e30f : x;
+    return finite * reciprocal(multiply_add(divisor, exp_of_minus_2u(x), divisor));
   }
   static JETOPS_HD float slope(float x) {
     const float sigmoid = reciprocal(1.0f + exp_of_minus_2u(x));

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <math.h>
+#include <string.h>
 
 #include "hostdevice.h"
 
@@ -84,63 +85,71 @@ JETOPS_HD Box make_box(float x1, float y1, float x2, float y2) {
   if (!(box.area > 0.0f)) {
     box.x1 = box.y1 = kEndless;
     box.x2 = box.y2 = -kEndless;
+    box.area = 1.0f;  // any number that is easy to compute with
   }
   return box;
 }
 
-// IoU is the rounded quotient of the common area and the area of both. To compare it with a threshold
-// the quotient is rarely needed: it is where `common` is within 2^-20 of threshold times `both`, and
-// where the numbers are too large or too small for that to be told.
+// IoU is the rounded quotient common / both, and exceeds the threshold where the exact quotient is
+// above the middle between the threshold and the next number of fp32, or is that middle and rounds
+// up. So no division is needed: common is compared with both times the middle, exactly.
 struct Threshold {
-  float value, surely_below, surely_above;
+  double middle;
+  float value, half_step;  // their sum is the middle, too, unless they are tiny
+  uint32_t middle_rounds_up;  // 0 or 1
 };
 
-JETOPS_HD Threshold make_threshold(float value) {
-  if (value < 1e-20f) {  // products with it may lose their digits
-    Threshold exact = {value, -1.0f, kEndless};
-    return exact;
-  }
-  Threshold threshold = {value, value - value * 9.5367431640625e-7f, value + value * 9.5367431640625e-7f};
+inline Threshold make_threshold(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  const double half_step = 0.5 * (static_cast<double>(nextafterf(value, INFINITY)) - value);
+  Threshold threshold;
+  threshold.middle = value + half_step;
+  threshold.value = value;
+  threshold.half_step = static_cast<float>(half_step);
+  threshold.middle_rounds_up = bits & 1u;
   return threshold;
 }
 
 struct Overlap {
-  bool meets;
   float common, both;
 };
 
+// `common` is not positive where the boxes do not meet. Then, and where a number is not finite,
+// no comparison below is true.
 JETOPS_HD Overlap overlap_of(const Box& a, const Box& b) {
-  const float width = sub(smaller(a.x2, b.x2), larger(a.x1, b.x1));
+  const float width = larger(sub(smaller(a.x2, b.x2), larger(a.x1, b.x1)), 0.0f);
   const float height = sub(smaller(a.y2, b.y2), larger(a.y1, b.y1));
   Overlap overlap;
-  overlap.meets = (width > 0.0f) & (height > 0.0f);
   overlap.common = mul(width, height);
   overlap.both = sub(add(a.area, b.area), overlap.common);
   return overlap;
 }
 
+// fp64 holds the product of both and the middle, 24 by 25 bits, whole.
 JETOPS_HD bool iou_exceeds(const Box& a, const Box& b, const Threshold& threshold) {
   const Overlap overlap = overlap_of(a, b);
-  return overlap.meets && overlap.both > 0.0f &&
-         div(overlap.common, overlap.both) > threshold.value;
+  const double common = overlap.common, limit = overlap.both * threshold.middle;
+  const bool at_middle = (common == limit) & (threshold.middle_rounds_up != 0);
+  return (common > 0.0) & ((common > limit) | at_middle);
 }
 
-// The same without a division and a branch, so that loops over boxes vectorize on a CPU and overlap
-// on a GPU. Where it cannot tell, `exceeds` is false and iou_exceeds has to be asked.
-struct QuickAnswer {
-  bool exceeds, cannot_tell;
-};
+#if defined(__CUDACC__)
+// The same in fp32, for GPUs whose fp64 is slow. Close to the threshold the difference `rest` has 24
+// bits and comes out whole, and so does the product, by a power of two: unless they are too small for
+// that, which kSmallestArea and kSmallestThreshold keep away.
+constexpr float kSmallestArea = 8.6736174e-19f;       // 2^-60
+constexpr float kSmallestThreshold = 9.0949470e-13f;  // 2^-40
 
-JETOPS_HD QuickAnswer iou_exceeds_quickly(const Box& a, const Box& b, const Threshold& threshold) {
+__device__ __forceinline__ bool iou_exceeds_in_range(const Box& a, const Box& b,
+                                                     const Threshold& threshold) {
   const Overlap overlap = overlap_of(a, b);
-  const bool in_range = overlap.both > 1e-30f;
-  const bool above = overlap.common > mul(overlap.both, threshold.surely_above);
-  const bool below = overlap.common <= mul(overlap.both, threshold.surely_below);
-  QuickAnswer answer;
-  answer.exceeds = overlap.meets & in_range & above;
-  answer.cannot_tell = overlap.meets & !(in_range & (above | below));
-  return answer;
+  const float rest = fmaf(-overlap.both, threshold.value, overlap.common);
+  const uint32_t limit = __float_as_uint(mul(overlap.both, threshold.half_step));
+  // Above the number before the limit is at the limit or above.
+  return rest > __uint_as_float(limit - threshold.middle_rounds_up);
 }
+#endif
 
 // Ascending ranks are descending scores; NaN comes after every number, and below the largest word, so
 // that rank + 1 can be told from it. -0 and +0 are equal scores, so they share a rank.

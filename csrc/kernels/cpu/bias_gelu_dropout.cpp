@@ -18,7 +18,9 @@ void drop_row(const Dropout& dropout, const int64_t* seed, int64_t first, int64_
   int64_t i = 0;
   while (i < count) {
     const int64_t chunk = (first + i) / kSize;
-    const jetops::Philox random = jetops::philox(key, stream, static_cast<uint64_t>(chunk));
+    const uint64_t counter = static_cast<uint64_t>(chunk);
+    jetops::Philox random;
+    jetops::philox<1>(key, stream, &counter, &random);
     const int64_t stop = std::min(count, (chunk + 1) * kSize - first);
     for (; i < stop; ++i) {
       const int place = static_cast<int>(first + i - chunk * kSize);

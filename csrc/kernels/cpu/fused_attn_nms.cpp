@@ -10,8 +10,6 @@ namespace {
 
 using jetops::Box;
 
-constexpr int64_t kBlock = 256;  // boxes compared with one box at a time
-
 float weight_of_row(const float* row, const float* scores, int64_t n) {
   float partial[jetops::kPartials] = {};
   int64_t start = 0;
@@ -67,30 +65,14 @@ struct Ranked {
   }
 };
 
-// True where the quick answer could not tell for some box, for which nothing was decided then.
-bool strike_out_sure(const Box& kept, const jetops::Threshold& threshold, int64_t first,
-                     int64_t last, const Ranked& ranked) {
+void strike_out(const Box& kept, const jetops::Threshold& threshold, int64_t first, int64_t n,
+                const Ranked& ranked) {
   const float *x1 = ranked.x1, *y1 = ranked.y1, *x2 = ranked.x2, *y2 = ranked.y2;
   const float* area = ranked.area;
   uint32_t* alive = ranked.alive;
-  uint32_t unsure = 0;
-  for (int64_t i = first; i < last; ++i) {
+  for (int64_t i = first; i < n; ++i) {
     const Box other = {x1[i], y1[i], x2[i], y2[i], area[i]};
-    const jetops::QuickAnswer answer = jetops::iou_exceeds_quickly(kept, other, threshold);
-    alive[i] &= answer.exceeds ? 0u : 1u;
-    unsure |= answer.cannot_tell ? 1u : 0u;
-  }
-  return unsure != 0;
-}
-
-void strike_out(const Box& kept, const jetops::Threshold& threshold, int64_t first, int64_t n,
-                const Ranked& ranked) {
-  for (; first < n; first += kBlock) {
-    const int64_t last = std::min(first + kBlock, n);
-    if (!strike_out_sure(kept, threshold, first, last, ranked)) continue;
-    for (int64_t i = first; i < last; ++i) {
-      if (jetops::iou_exceeds(kept, ranked.box(i), threshold)) ranked.alive[i] = 0;
-    }
+    alive[i] &= jetops::iou_exceeds(kept, other, threshold) ? 0u : 1u;
   }
 }
 
