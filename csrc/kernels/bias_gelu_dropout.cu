@@ -3,7 +3,7 @@
 // A thread stays in its columns, reads the bias once and takes rows at a distance; in the backward it
 // adds up the bias gradient in registers. Blocks that run at a time work on neighbouring rows, since
 // memory is faster then. The mask is not stored; dropout_math.h makes it again from the seed. Blocks
-// are `width` threads wide and kThreads / width high, so that narrow matrices fill them too.
+// are as wide as a row of x needs, up to their number of threads, and else higher, so that narrow matrices fill them too.
 //
 // The bias gradient is summed in fp32 in an order that depends on the sizes and the GPU's number of
 // processors alone: the rows of a thread, then the rows of a block, then the blocks.
@@ -18,10 +18,11 @@ namespace {
 using jetops::Dropout;
 using jetops::PackOf;
 
-constexpr int kThreads = 256;
+constexpr int kForwardThreads = 128;  // of a block, by measurement
+constexpr int kBackwardThreads = 256;
 constexpr int kForwardRows = 2;   // that a thread reads before it works on the first
 constexpr int kBackwardRows = 4;
-constexpr int kBackwardBlocks = 4;  // a processor; each leaves a row of partial sums
+constexpr int kBackwardBlocks = 8;  // a processor; each leaves a row of partial sums
 constexpr int kMaxSlabs = 65535;
 constexpr int kSumColumns = 32;  // of a block of sum_kernel
 constexpr int kSumGroups = 16;   // that share the slabs of a column
@@ -108,7 +109,7 @@ struct Rows {
 };
 
 template <class Type, class Gelu, int kItems, bool kDrops>
-__global__ void __launch_bounds__(kThreads) forward_kernel(const Problem p) {
+__global__ void __launch_bounds__(kForwardThreads) forward_kernel(const Problem p) {
   typedef Access<Type, kItems> At;
   constexpr int kRows = kForwardRows;
   const int64_t column = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * kItems;
@@ -151,23 +152,23 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const Problem p) {
 // The sums of a block's rows, in the first row of threads.
 template <int kItems>
 __device__ __forceinline__ void sum_over_height(float* sum) {
-  __shared__ float staged[kThreads * kItems];
+  __shared__ float staged[kBackwardThreads * kItems];
   const int height = blockDim.y, width = blockDim.x;
   if (height == 1) return;
   const int thread = threadIdx.y * width + threadIdx.x;
 #pragma unroll
-  for (int k = 0; k < kItems; ++k) staged[k * kThreads + thread] = sum[k];
+  for (int k = 0; k < kItems; ++k) staged[k * kBackwardThreads + thread] = sum[k];
   __syncthreads();
   if (threadIdx.y != 0) return;
 #pragma unroll
   for (int k = 0; k < kItems; ++k) {
 #pragma unroll 1
-    for (int r = 1; r < height; ++r) sum[k] += staged[k * kThreads + r * width + threadIdx.x];
+    for (int r = 1; r < height; ++r) sum[k] += staged[k * kBackwardThreads + r * width + threadIdx.x];
   }
 }
 
 template <class Type, class Gelu, int kItems, bool kDrops>
-__global__ void __launch_bounds__(kThreads) backward_kernel(const Problem p) {
+__global__ void __launch_bounds__(kBackwardThreads) backward_kernel(const Problem p) {
   typedef Access<Type, kItems> At;
   constexpr int kRows = kBackwardRows;
   const int64_t column = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * kItems;
@@ -249,12 +250,12 @@ struct Shape {
 };
 
 // `items` is how many elements of a row one thread takes, `rows_ahead` how many rows at a time.
-Shape shape_of(int64_t rows, int64_t columns, int items, int rows_ahead) {
+Shape shape_of(int64_t rows, int64_t columns, int items, int rows_ahead, int block) {
   const int64_t threads = divide_up(columns, items);
   Shape shape;
   shape.width = 1;
-  while (shape.width < threads && shape.width < kThreads) shape.width *= 2;
-  shape.height = kThreads / shape.width;
+  while (shape.width < threads && shape.width < block) shape.width *= 2;
+  shape.height = block / shape.width;
   shape.column_blocks = divide_up(threads, shape.width);
   shape.slabs = divide_up(rows, (int64_t)shape.height * rows_ahead);
   if (shape.slabs > kMaxSlabs) shape.slabs = kMaxSlabs;
@@ -263,7 +264,7 @@ Shape shape_of(int64_t rows, int64_t columns, int items, int rows_ahead) {
 
 // Each slab of the backward costs a row of partial sums, so there are just enough for the GPU.
 Shape backward_shape_of(int64_t rows, int64_t columns, int items, int processors) {
-  Shape shape = shape_of(rows, columns, items, kBackwardRows);
+  Shape shape = shape_of(rows, columns, items, kBackwardRows, kBackwardThreads);
   const int64_t wanted = divide_up((int64_t)processors * kBackwardBlocks, shape.column_blocks);
   if (shape.slabs > wanted) shape.slabs = wanted;
   return shape;
@@ -282,7 +283,7 @@ cudaError_t launch_kernels(Problem p, void* bias_gradient, cudaStream_t stream) 
   cudaError_t error = jetops::processor_count(&processors);
   if (error != cudaSuccess) return error;
   const bool forward = p.gradient == nullptr;
-  const Shape shape = forward ? shape_of(p.rows, p.columns, kItems, kForwardRows)
+  const Shape shape = forward ? shape_of(p.rows, p.columns, kItems, kForwardRows, kForwardThreads)
                               : backward_shape_of(p.rows, p.columns, kItems, processors);
   if (shape.column_blocks > INT32_MAX) return cudaErrorInvalidValue;
   p.slabs = shape.slabs;

@@ -25,8 +25,10 @@ constexpr int kHelpers = kGroup * kGroup;  // warps that prepare a group; one mo
 constexpr int kWarps = kHelpers + 1;
 constexpr int kThreads = kWarps * kLanes;
 constexpr int kAhead = 16;        // words that a helper loads before it can use them
+constexpr int kSteps = 2;         // and how many groups before: memory takes longer than a group
 constexpr int kKeySlice = 8192;   // keys in shared memory at a time
 constexpr int kKeysALoad = 4;     // 16 bytes
+constexpr int kBoxesAWarp = 4;    // that are ranked at a time, where a warp has several
 constexpr int kMaxTiles = JETOPS_NMS_MAX_BOXES / kLanes;
 constexpr size_t kAlignment = 256;
 constexpr Word kNever = 0x80000000u;  // in `order`: this box is not to be kept
@@ -184,30 +186,30 @@ __device__ __forceinline__ int count_below(const uint4& key, uint32_t limit) {
   return (key.x < limit) + (key.y < limit) + (key.z < limit) + (key.w < limit);
 }
 
-// How many boxes of a slice come before box i: those with a smaller key, and with the same key those
-// with a smaller index.
-__device__ int count_before(const uint32_t* keys, int slice_start, int slice_size, int i,
-                            uint32_t key) {
+// Adds to `count` how many boxes of a slice come before each of kBoxes boxes: those with a smaller
+// key, and with the same key those with a smaller index. `place` is the box's own place in the slice,
+// and may lie outside. Every lane counts for itself.
+template <int kBoxes>
+__device__ __forceinline__ void count_before(const uint32_t* keys, int filled, const int* place,
+                                             const uint32_t* key, int* count) {
   const int lane = threadIdx.x % kLanes;
-  const int place = i - slice_start;  // of i in this slice; it may lie outside
   constexpr int kStep = kLanes * kKeysALoad;
-  int count = 0;
 #pragma unroll 4
-  for (int start = 0; start < slice_size; start += kStep) {
-    const int first = start + lane * kKeysALoad;
-    const uint4 four = *reinterpret_cast<const uint4*>(keys + first);
-    if (start + kStep <= place || start > place) {
-      count += count_below(four, start > place ? key : key + 1);  // no key is the largest number
-    } else {
-      count += (four.x < key + (first < place)) + (four.y < key + (first + 1 < place)) +
-               (four.z < key + (first + 2 < place)) + (four.w < key + (first + 3 < place));
+  for (int start = 0; start < filled; start += kStep) {
+    const uint4 four = *reinterpret_cast<const uint4*>(keys + start + lane * kKeysALoad);
+#pragma unroll
+    for (int b = 0; b < kBoxes; ++b) {  // no key is the largest number, so adding 1 is safe
+      count[b] += count_below(four, start + kStep <= place[b] ? key[b] + 1 : key[b]);
     }
   }
+  // The step that the box itself is in was counted as if all of it came after.
 #pragma unroll
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    count += __shfl_xor_sync(kFullWarp, count, width);
+  for (int b = 0; b < kBoxes; ++b) {
+    if (place[b] < 0 || place[b] >= filled) continue;
+    for (int k = place[b] / kStep * kStep + lane; k < place[b]; k += kLanes) {
+      count[b] += keys[k] == key[b];
+    }
   }
-  return count;
 }
 
 __device__ __forceinline__ Box load_box(const Problem& p, int i) {
@@ -231,29 +233,51 @@ __device__ __forceinline__ void load_keys(const Problem& p, int start, int size,
   }
 }
 
-__device__ void rank_boxes(const Problem& p, uint32_t* keys) {
+template <int kBoxes>
+__device__ __forceinline__ void rank_boxes_by(const Problem& p, int first, uint32_t* keys) {
   constexpr int kStep = kLanes * kKeysALoad;
-  // A warp has several boxes where there are more boxes than warps; most often one.
-  for (int first = 0; first < p.n; first += warp_count()) {
-    const int i = first + warp_number();
-    int rank = 0;
-    uint32_t key = 0;
-    Box box = jetops::make_box(0.0f, 0.0f, 0.0f, 0.0f);
-    if (i < p.n) {
-      key = key_of(__ldcg(p.weighted + i));
-      box = load_box(p, i);
+  int i[kBoxes], place[kBoxes], count[kBoxes];
+  uint32_t key[kBoxes];
+  Box box[kBoxes];
+#pragma unroll
+  for (int b = 0; b < kBoxes; ++b) {
+    i[b] = first + b * warp_count() + warp_number();
+    count[b] = 0;
+    key[b] = 0;
+    if (i[b] < p.n) {
+      key[b] = key_of(__ldcg(p.weighted + i[b]));
+      box[b] = load_box(p, i[b]);
     }
-    for (int start = 0; start < p.n; start += kKeySlice) {
-      const int size = p.n - start < kKeySlice ? p.n - start : kKeySlice;
-      const int filled = (size + kStep - 1) / kStep * kStep;
-      if (first == 0 || p.n > kKeySlice) {  // otherwise they are still there
-        __syncthreads();
-        load_keys(p, start, size, filled, keys);
-        __syncthreads();
-      }
-      if (i < p.n) rank += count_before(keys, start, filled, i, key);
+  }
+  for (int start = 0; start < p.n; start += kKeySlice) {
+    const int size = p.n - start < kKeySlice ? p.n - start : kKeySlice;
+    const int filled = (size + kStep - 1) / kStep * kStep;
+    __syncthreads();
+    load_keys(p, start, size, filled, keys);
+    __syncthreads();
+#pragma unroll
+    for (int b = 0; b < kBoxes; ++b) place[b] = i[b] - start;
+    count_before<kBoxes>(keys, filled, place, key, count);
+  }
+#pragma unroll
+  for (int b = 0; b < kBoxes; ++b) {
+#pragma unroll
+    for (int width = kLanes / 2; width > 0; width /= 2) {
+      count[b] += __shfl_xor_sync(kFullWarp, count[b], width);
     }
-    if (i < p.n && threadIdx.x % kLanes == 0) place_box(p, i, box, rank, key == jetops::kNanRank);
+    if (i[b] < p.n && threadIdx.x % kLanes == 0) {
+      place_box(p, i[b], box[b], count[b], key[b] == jetops::kNanRank);
+    }
+  }
+}
+
+__device__ void rank_boxes(const Problem& p, uint32_t* keys) {
+  if (p.n <= warp_count()) {
+    rank_boxes_by<1>(p, 0, keys);
+  } else {
+    for (int first = 0; first < p.n; first += kBoxesAWarp * warp_count()) {
+      rank_boxes_by<kBoxesAWarp>(p, first, keys);
+    }
   }
   // Places behind the last box, so that whole groups can be read.
   const int64_t behind = p.n + (int64_t)blockIdx.x * kThreads + threadIdx.x;
@@ -340,53 +364,29 @@ __device__ void compare_boxes(const Problem& p, Staged* staged) {
 // ---------------------------------------------------------------- phase 4: scan
 //
 // Ranks are decided in tiles of 32 by one warp, and the block meets once for every group of four
-// tiles. While a group is decided, the other warps find out which boxes of the next group are lost to
-// boxes kept before this group. Those lost to the group itself, the deciding warp finds by
-// itself when it gets there: it holds the words of the group and the one before in registers.
+// tiles. What that one warp does is what everything waits for, so the others prepare all they can: they
+// find which boxes of the next group are lost to boxes kept before this group, bring the words that
+// the deciding warp needs into shared memory, and write the results. Only what is lost to this
+// group and the one before it, the deciding warp finds itself.
+
+struct Staged4 {  // for one tile, a lane for each box
+  uint4 before[kLanes];  // overlaps with the tiles of the group before
+  uint4 own[kLanes];     // and with those of this group, up to its own
+};
 
 struct Scan {
-  Word kept[kMaxTiles];              // by rank
-  Word lost[2][kGroup][kGroup];      // of a group's tiles, from four helpers each; groups in turn
+  Staged4 staged[2][kGroup];                // groups in turn
+  Word lost[3][kGroup];                     // of a group's tiles; read, filled and cleared in turn
+  Word kept[kGroup][kMaxTiles / kGroup];    // tile t in [t % kGroup][t / kGroup]
 };
 
-__device__ __forceinline__ Word overlap_word(const Problem& p, int earlier, int later) {
-  return __ldcg(p.overlaps + (int64_t)earlier * p.padded + later * kLanes +
-                threadIdx.x % kLanes);
-}
-
-// What the deciding warp holds of a group, a lane for each box of a tile.
-struct Group {
-  Word before[kGroup][kGroup];  // overlaps with the tiles of the group before
-  Word own[kGroup][kGroup];     // and with the tiles of this group up to its own
-  Word order[kGroup];
-};
-
-__device__ __forceinline__ void load_group(const Problem& p, int group, Group& g) {
-#pragma unroll
-  for (int q = 0; q < kGroup; ++q) {
-    const int tile = group * kGroup + q;
-    const bool exists = tile < p.tiles;
-    g.order[q] = kNever;
-    if (exists) g.order[q] = __ldcg(p.order + tile * kLanes + threadIdx.x % kLanes);
-#pragma unroll
-    for (int k = 0; k < kGroup; ++k) {
-      g.before[q][k] = g.own[q][k] = 0;
-      if (exists && group > 0) g.before[q][k] = overlap_word(p, (group - 1) * kGroup + k, tile);
-      if (exists && k <= q) g.own[q][k] = overlap_word(p, group * kGroup + k, tile);
-    }
-  }
-}
-
-// Which boxes of a tile the sequential loop would keep. `above` are those of the tile that rank
-// above a lane's box and overlap it. A box is decided as soon as all of them are, so most tiles take
-// one or two turns.
-__device__ __forceinline__ Word decide_tile(Word above, bool lost) {
-  const int lane = threadIdx.x % kLanes;
-  Word open = __ballot_sync(kFullWarp, !lost);
+// Which boxes of a tile the sequential loop would keep. `open` are those not lost to earlier tiles,
+// `above`, in each lane, those that rank above its box in the tile and overlap it. A box is decided as
+// soon as all of them are, so most tiles take one or two turns.
+__device__ __forceinline__ Word decide_tile(Word above, Word open) {
   Word kept = 0;
   while (true) {
-    const bool is_open = (open >> lane) & 1u;
-    const Word now = __ballot_sync(kFullWarp, is_open && (above & open) == 0);
+    const Word now = __ballot_sync(kFullWarp, (above & open) == 0) & open;
     kept |= now;
     open &= ~now;
     if (open == 0) return kept;
@@ -394,92 +394,159 @@ __device__ __forceinline__ Word decide_tile(Word above, bool lost) {
   }
 }
 
+__device__ __forceinline__ Word part(const uint4& words, int k) {
+  return k == 0 ? words.x : k == 1 ? words.y : k == 2 ? words.z : words.w;
+}
+
 // `kept` is that of the group before, and becomes that of this one.
-__device__ __forceinline__ void decide_group(const Problem& p, int group, const Group& g,
-                                             Scan& scan, Word kept[kGroup]) {
+__device__ __forceinline__ void decide_group(int group, Scan& scan, Word kept[kGroup]) {
   const int lane = threadIdx.x % kLanes;
-  Word lost[kGroup], now[kGroup];
+  const Staged4* staged = scan.staged[group % 2];
+  const uint4 lost = *reinterpret_cast<const uint4*>(scan.lost[group % 3]);
+  Word struck[kGroup], now[kGroup];
+  uint4 own[kGroup];
 #pragma unroll
   for (int q = 0; q < kGroup; ++q) {
-    const uint4 parts = *reinterpret_cast<const uint4*>(scan.lost[group % 2][q]);
-    lost[q] = parts.x | parts.y | parts.z | parts.w;
+    const uint4 before = staged[q].before[lane];
+    own[q] = staged[q].own[lane];
+    struck[q] = (before.x & kept[0]) | (before.y & kept[1]) | (before.z & kept[2]) |
+                (before.w & kept[3]);
   }
 #pragma unroll
   for (int q = 0; q < kGroup; ++q) {
-    Word struck = (lost[q] >> lane & 1u) | (g.order[q] & kNever);
 #pragma unroll
-    for (int k = 0; k < kGroup; ++k) {
-      struck |= g.before[q][k] & kept[k];
-      if (k < q) struck |= g.own[q][k] & now[k];
-    }
-    now[q] = decide_tile(g.own[q][q], struck != 0);
-    const Word index = g.order[q] & ~kNever;
-    if (group * kGroup * kLanes + q * kLanes + lane < p.n) {
-      p.keep[index] = (uint8_t)(now[q] >> lane & 1u);
-    }
-    if (lane == 0) scan.kept[group * kGroup + q] = now[q];
+    for (int k = 0; k < q; ++k) struck[q] |= part(own[q], k) & now[k];
+    const Word open = ~(__ballot_sync(kFullWarp, struck[q] != 0) | part(lost, q));
+    now[q] = decide_tile(part(own[q], q), open);
   }
 #pragma unroll
-  for (int q = 0; q < kGroup; ++q) kept[q] = now[q];
-}
-
-// A helper takes a tile of a group and every fourth of the tiles before the group before it.
-__device__ __forceinline__ void load_ahead(const Problem& p, int group, Word word[kAhead]) {
-  const int helper = threadIdx.x / kLanes - 1;
-  const int tile = group * kGroup + helper % kGroup;
-  const int last = tile < p.tiles ? (group - 1) * kGroup : 0;
-#pragma unroll
-  for (int k = 0; k < kAhead; ++k) {
-    const int earlier = helper / kGroup + k * kGroup;
-    word[k] = 0;
-    if (earlier < last) word[k] = overlap_word(p, earlier, tile);
+  for (int q = 0; q < kGroup; ++q) {
+    kept[q] = now[q];
+    if (lane == q) scan.kept[q][group] = now[q];
   }
 }
 
-__device__ __forceinline__ void prepare_group(const Problem& p, int group, const Word word[kAhead],
-                                              Scan& scan) {
-  const int helper = threadIdx.x / kLanes - 1;
-  const int tile = group * kGroup + helper % kGroup;
-  const int last = tile < p.tiles ? (group - 1) * kGroup : 0;
-  Word struck = 0;
+// A helper has one tile of every group, and one of four parts of the work on it: the words with one
+// tile of the group itself and one of the group before, and with every fourth of the tiles before.
+struct Helper {
+  int tile, part;     // numbers within a group
+  int64_t row;        // from a line of words to that of the fourth tile after it
+  const Word* words;  // of this helper's tile of group 0, with tile number `part`
+
+  __device__ __forceinline__ explicit Helper(const Problem& p) {
+    const int number = threadIdx.x / kLanes - 1;
+    tile = number % kGroup;
+    part = number / kGroup;
+    row = (int64_t)kGroup * p.padded;
+    words = p.overlaps + (int64_t)part * p.padded + tile * kLanes + threadIdx.x % kLanes;
+  }
+
+  __device__ __forceinline__ const Word* column(int group) const {
+    return words + (int64_t)group * (kGroup * kLanes);
+  }
+  __device__ __forceinline__ bool exists(const Problem& p, int group) const {
+    return group * kGroup + tile < p.tiles;
+  }
+  __device__ __forceinline__ int rank(int group) const {
+    return (group * kGroup + tile) * kLanes + threadIdx.x % kLanes;
+  }
+};
+
+// What a helper has loaded for a group, some steps before it is used.
+struct Loaded {
+  Word order, own, before, ahead[kAhead];
+
+  __device__ __forceinline__ void load(const Problem& p, const Helper& h, int group) {
+    const bool exists = h.exists(p, group);
+    const Word* column = h.column(group);
+    order = kNever;
+    own = before = 0;
+    if (exists) order = __ldcg(p.order + h.rank(group));
+    if (exists && h.part <= h.tile) own = __ldcg(column + group * h.row);
+    if (exists && group > 0) before = __ldcg(column + (group - 1) * h.row);
 #pragma unroll
-  for (int k = 0; k < kAhead; ++k) {
-    const int earlier = helper / kGroup + k * kGroup;
-    if (earlier < last) struck |= word[k] & scan.kept[earlier];
+    for (int k = 0; k < kAhead; ++k) {
+      ahead[k] = 0;
+      if (exists && k < group - 1) ahead[k] = __ldcg(column + k * h.row);
+    }
   }
-#pragma unroll 8
-  for (int earlier = helper / kGroup + kAhead * kGroup; earlier < last; earlier += kGroup) {
-    struck |= overlap_word(p, earlier, tile) & scan.kept[earlier];
+
+  // Stages the words for the deciding warp, and finds which boxes of the group are lost to tiles
+  // before the group before it.
+  __device__ __forceinline__ void prepare(const Problem& p, const Helper& h, int group,
+                                          Scan& scan) const {
+    const int lane = threadIdx.x % kLanes;
+    Staged4& staged = scan.staged[group % 2][h.tile];
+    reinterpret_cast<Word*>(&staged.own[lane])[h.part] = own;
+    reinterpret_cast<Word*>(&staged.before[lane])[h.part] = before;
+    const volatile Word* kept = scan.kept[h.part];  // later words are being written
+    Word struck = order & kNever;
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      if (k < group - 1) struck |= ahead[k] & kept[k];
+    }
+    if (h.exists(p, group)) {
+      const Word* column = h.column(group);
+#pragma unroll 16
+      for (int k = kAhead; k < group - 1; ++k) struck |= __ldcg(column + k * h.row) & kept[k];
+    }
+    const Word lost = __ballot_sync(kFullWarp, struck != 0);
+    if (lane == 0 && lost != 0) atomicOr(&scan.lost[group % 3][h.tile], lost);
   }
-  const Word lost = __ballot_sync(kFullWarp, struck != 0);
-  if (threadIdx.x % kLanes == 0) scan.lost[group % 2][helper % kGroup][helper / kGroup] = lost;
+};
+
+__device__ __forceinline__ void write_kept(const Problem& p, const Helper& h, int group, Word order,
+                                           const Scan& scan) {
+  const volatile Word* kept = scan.kept[h.tile];
+  if (h.part == 1 && h.rank(group) < p.n) {
+    p.keep[order & ~kNever] = (uint8_t)(kept[group] >> (threadIdx.x % kLanes) & 1u);
+  }
+}
+
+// The number of this thread's warp, in a way that tells the compiler that its lanes agree on it.
+__device__ __forceinline__ int uniform_warp() {
+  return __shfl_sync(kFullWarp, (int)threadIdx.x / kLanes, 0);
 }
 
 __device__ void scan_boxes(const Problem& p) {
   __shared__ __align__(16) Scan scan;
   const int groups = (p.tiles + kGroup - 1) / kGroup;
-  for (int k = threadIdx.x; k < kMaxTiles; k += kThreads) scan.kept[k] = 0;
-  if (threadIdx.x < 2 * kGroup * kGroup) (&scan.lost[0][0][0])[threadIdx.x] = 0;
-  if (threadIdx.x < kLanes) {
-    Group now, next;
+  if (threadIdx.x < 3 * kGroup) (&scan.lost[0][0])[threadIdx.x] = 0;
+  __syncthreads();
+  if (uniform_warp() == 0) {
     Word kept[kGroup] = {0, 0, 0, 0};
-    load_group(p, 0, now);
     __syncthreads();
     for (int group = 0; group < groups; ++group) {
-      load_group(p, group + 1, next);
-      decide_group(p, group, now, scan, kept);
-      now = next;
+      decide_group(group, scan, kept);
       __syncthreads();
     }
   } else {
-    Word word[kAhead];
-    load_ahead(p, 1, word);
+    const Helper helper(p);
+    Loaded loaded[kSteps];
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) loaded[k].load(p, helper, k);
+    Word order_before = kNever, order = loaded[0].order;
+    loaded[0].prepare(p, helper, 0, scan);
+    loaded[0].load(p, helper, kSteps);
     __syncthreads();
-    for (int group = 0; group < groups; ++group) {
-      prepare_group(p, group + 1, word, scan);
-      load_ahead(p, group + 2, word);
-      __syncthreads();
+    for (int start = 0; start < groups; start += kSteps) {
+#pragma unroll
+      for (int k = 0; k < kSteps; ++k) {  // group g is in loaded[g % kSteps]
+        const int group = start + k;
+        if (group >= groups) break;
+        Loaded& next = loaded[(k + 1) % kSteps];
+        if (helper.part == 2 && threadIdx.x % kLanes == 0) {
+          scan.lost[(group + 2) % 3][helper.tile] = 0;
+        }
+        next.prepare(p, helper, group + 1, scan);
+        if (group > 0) write_kept(p, helper, group - 1, order_before, scan);
+        order_before = order;
+        order = next.order;
+        next.load(p, helper, group + 1 + kSteps);
+        __syncthreads();
+      }
     }
+    write_kept(p, helper, groups - 1, order_before, scan);
   }
 }
 
