@@ -9,10 +9,9 @@ thread never waits for the GPU here.
 import threading
 import time
 from collections import deque
-from typing import Any, Callable, Iterable, Iterator, Optional, Union
+from typing import Any, Callable, Iterable, Union
 
 import torch
-from torch import Tensor
 
 Source = Union[Iterable[Any], Callable[[], Any]]
 

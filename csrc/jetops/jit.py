@@ -15,7 +15,9 @@ def _default_sources():
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def jit_load(sources=None, with_cuda=None, namespace="jetops_jit", build_directory=None, verbose=False):
+def jit_load(
+    sources=None, with_cuda=None, namespace="jetops_jit", build_directory=None, verbose=False
+):
     # type: (str, bool, str, str, bool) -> object
     """Compile the sources with ``torch.utils.cpp_extension.load`` and load the result.
 

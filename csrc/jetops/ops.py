@@ -41,9 +41,7 @@ def new_seed(device: torch.device, generator: Optional[torch.Generator] = None) 
     Returns:
         int64 of sizes [2].
     """
-    return torch.randint(
-        _LARGEST, (2,), dtype=torch.int64, device=device, generator=generator
-    )
+    return torch.randint(_LARGEST, (2,), dtype=torch.int64, device=device, generator=generator)
 
 
 def bias_gelu_dropout(
@@ -87,9 +85,7 @@ def bias_gelu_dropout(
             seed = torch.empty(2, dtype=torch.int64, device=x.device)
         else:
             seed = new_seed(x.device)
-    return torch.ops.jetops.bias_gelu_dropout(
-        x, bias, seed, probability, approximate=approximate
-    )
+    return torch.ops.jetops.bias_gelu_dropout(x, bias, seed, probability, approximate=approximate)
 
 
 def fused_attn_nms(boxes: Tensor, scores: Tensor, attn_map: Tensor, iou_threshold: float) -> Tensor:

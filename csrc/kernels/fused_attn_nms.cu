@@ -21,12 +21,11 @@ typedef unsigned int Word;  // 32 boxes of a bit mask
 constexpr int kLanes = jetops::kLanes;
 constexpr unsigned kFullWarp = 0xFFFFFFFFu;
 constexpr int kGroup = 4;                 // tiles of 32 ranks that are decided between two barriers
-constexpr int kParts = 2;                 // helpers that share a tile
-constexpr int kTurns = 2;                 // and groups that are prepared by other helpers in turn
-constexpr int kHelpers = kGroup * kParts * kTurns;  // warps; one more decides
+constexpr int kHelpers = kGroup * kGroup;  // warps that prepare a group; one more decides it
 constexpr int kWarps = kHelpers + 1;
 constexpr int kThreads = kWarps * kLanes;
-constexpr int kAhead = 32;        // words that a helper loads a step before it uses them
+constexpr int kAhead = 16;        // words that a helper loads before it can use them
+constexpr int kSteps = 2;         // and how many groups before: memory takes longer than a group
 constexpr int kKeySlice = 8192;   // keys in shared memory at a time
 constexpr int kKeysALoad = 4;     // 16 bytes
 constexpr int kBoxesAWarp = 4;    // that are ranked at a time, where a warp has several
@@ -376,9 +375,9 @@ struct Staged4 {  // for one tile, a lane for each box
 };
 
 struct Scan {
-  Staged4 staged[2][kGroup];             // groups in turn
-  Word lost[3][kGroup];                  // of a group's tiles; read, filled and cleared in turn
-  Word kept[kParts][kMaxTiles / kParts];  // tile t in [t % kParts][t / kParts]
+  Staged4 staged[2][kGroup];                // groups in turn
+  Word lost[3][kGroup];                     // of a group's tiles; read, filled and cleared in turn
+  Word kept[kGroup][kMaxTiles / kGroup];    // tile t in [t % kGroup][t / kGroup]
 };
 
 // Which boxes of a tile the sequential loop would keep. `open` are those not lost to earlier tiles,
@@ -423,26 +422,22 @@ __device__ __forceinline__ void decide_group(int group, Scan& scan, Word kept[kG
 #pragma unroll
   for (int q = 0; q < kGroup; ++q) {
     kept[q] = now[q];
-    if (lane == q) scan.kept[q % kParts][group * (kGroup / kParts) + q / kParts] = now[q];
+    if (lane == q) scan.kept[q][group] = now[q];
   }
 }
 
-// A helper has one tile of every second group, and of the work on it the words with every second
-// earlier tile. So it has a step of time between asking memory for words and using them; a warp cannot
-// have that by loading for two groups in turn, since it waits for all its loads at once.
+// A helper has one tile of every group, and one of four parts of the work on it: the words with one
+// tile of the group itself and one of the group before, and with every fourth of the tiles before.
 struct Helper {
-  int tile, part, turn;  // tile of a group; which of the earlier tiles; which of the groups
-  int64_t line;          // from the words with a tile to those with the next one of this part
-  const Word* words;     // of this helper's tile in group 0 with tile number `part`
-  Word order, own[kGroup / kParts], before[kGroup / kParts], ahead[kAhead];
-  Word struck;  // by tiles before those in `ahead`
+  int tile, part;     // numbers within a group
+  int64_t row;        // from a line of words to that of the fourth tile after it
+  const Word* words;  // of this helper's tile of group 0, with tile number `part`
 
-  __device__ __forceinline__ explicit Helper(const Problem& p) : struck(0) {
+  __device__ __forceinline__ explicit Helper(const Problem& p) {
     const int number = threadIdx.x / kLanes - 1;
     tile = number % kGroup;
-    part = number / kGroup % kParts;
-    turn = number / (kGroup * kParts);
-    line = (int64_t)kParts * p.padded;
+    part = number / kGroup;
+    row = (int64_t)kGroup * p.padded;
     words = p.overlaps + (int64_t)part * p.padded + tile * kLanes + threadIdx.x % kLanes;
   }
 
@@ -455,71 +450,58 @@ struct Helper {
   __device__ __forceinline__ int rank(int group) const {
     return (group * kGroup + tile) * kLanes + threadIdx.x % kLanes;
   }
-  // How many tiles of this part lie before the group before `group`.
-  static __device__ __forceinline__ int lines(int group) { return (group - 1) * kGroup / kParts; }
+};
 
-  __device__ __forceinline__ void load(const Problem& p, int group) {
-    constexpr int kOwn = kGroup / kParts;
-    const bool exists = this->exists(p, group);
-    const Word* column = this->column(group);
+// What a helper has loaded for a group, some steps before it is used.
+struct Loaded {
+  Word order, own, before, ahead[kAhead];
+
+  __device__ __forceinline__ void load(const Problem& p, const Helper& h, int group) {
+    const bool exists = h.exists(p, group);
+    const Word* column = h.column(group);
     order = kNever;
-    if (exists) order = __ldcg(p.order + rank(group));
-    const Word* with_own = column + (int64_t)(group * kOwn) * line;
-    const Word* with_before = with_own - kOwn * line;
-#pragma unroll
-    for (int k = 0; k < kOwn; ++k) {
-      own[k] = before[k] = 0;
-      if (exists && k * kParts + part <= tile) own[k] = __ldcg(with_own + k * line);
-      if (exists && group > 0) before[k] = __ldcg(with_before + k * line);
-    }
-    const Word* from = with_before - kAhead * line;
-    const int absent = exists ? kAhead - lines(group) : kAhead;
+    own = before = 0;
+    if (exists) order = __ldcg(p.order + h.rank(group));
+    if (exists && h.part <= h.tile) own = __ldcg(column + group * h.row);
+    if (exists && group > 0) before = __ldcg(column + (group - 1) * h.row);
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) {
       ahead[k] = 0;
-      if (k >= absent) ahead[k] = __ldcg(from);
-      from += line;
+      if (exists && k < group - 1) ahead[k] = __ldcg(column + k * h.row);
     }
-    struck = 0;
-  }
-
-  // What the words before those in `ahead` say.
-  __device__ __forceinline__ void look_back(const Problem& p, int group, const Scan& scan) {
-    if (!exists(p, group)) return;
-    const Word* from = column(group);
-    const int count = lines(group) - kAhead;
-#pragma unroll 16
-    for (int k = 0; k < count; ++k) struck |= __ldcg(from + k * line) & scan.kept[part][k];
   }
 
   // Stages the words for the deciding warp, and finds which boxes of the group are lost to tiles
   // before the group before it.
-  __device__ __forceinline__ void prepare(int group, Scan& scan) {
+  __device__ __forceinline__ void prepare(const Problem& p, const Helper& h, int group,
+                                          Scan& scan) const {
     const int lane = threadIdx.x % kLanes;
-    Staged4& staged = scan.staged[group % 2][tile];
-#pragma unroll
-    for (int k = 0; k < kGroup / kParts; ++k) {
-      reinterpret_cast<Word*>(&staged.own[lane])[k * kParts + part] = own[k];
-      reinterpret_cast<Word*>(&staged.before[lane])[k * kParts + part] = before[k];
-    }
-    const int absent = kAhead - lines(group);
-    const volatile Word* kept = scan.kept[part] - absent;
-    Word all = struck | (order & kNever);
+    Staged4& staged = scan.staged[group % 2][h.tile];
+    reinterpret_cast<Word*>(&staged.own[lane])[h.part] = own;
+    reinterpret_cast<Word*>(&staged.before[lane])[h.part] = before;
+    const volatile Word* kept = scan.kept[h.part];  // later words are being written
+    Word struck = order & kNever;
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) {
-      if (k >= absent) all |= ahead[k] & kept[k];
+      if (k < group - 1) struck |= ahead[k] & kept[k];
     }
-    const Word lost = __ballot_sync(kFullWarp, all != 0);
-    if (lane == 0 && lost != 0) atomicOr(&scan.lost[group % 3][tile], lost);
-  }
-
-  __device__ __forceinline__ void write(const Problem& p, int group, Word order,
-                                        const Scan& scan) const {
-    if (part != 0 || rank(group) >= p.n) return;
-    const Word kept = scan.kept[tile % kParts][group * (kGroup / kParts) + tile / kParts];
-    p.keep[order & ~kNever] = (uint8_t)(kept >> (threadIdx.x % kLanes) & 1u);
+    if (h.exists(p, group)) {
+      const Word* column = h.column(group);
+#pragma unroll 16
+      for (int k = kAhead; k < group - 1; ++k) struck |= __ldcg(column + k * h.row) & kept[k];
+    }
+    const Word lost = __ballot_sync(kFullWarp, struck != 0);
+    if (lane == 0 && lost != 0) atomicOr(&scan.lost[group % 3][h.tile], lost);
   }
 };
+
+__device__ __forceinline__ void write_kept(const Problem& p, const Helper& h, int group, Word order,
+                                           const Scan& scan) {
+  const volatile Word* kept = scan.kept[h.tile];
+  if (h.part == 1 && h.rank(group) < p.n) {
+    p.keep[order & ~kNever] = (uint8_t)(kept[group] >> (threadIdx.x % kLanes) & 1u);
+  }
+}
 
 // The number of this thread's warp, in a way that tells the compiler that its lanes agree on it.
 __device__ __forceinline__ int uniform_warp() {
@@ -539,30 +521,32 @@ __device__ void scan_boxes(const Problem& p) {
       __syncthreads();
     }
   } else {
-    Helper helper(p);
-    Word order = kNever;  // of the group that was prepared last
-    helper.load(p, helper.turn);
-    if (helper.turn == 0) {
-      helper.prepare(0, scan);
-      order = helper.order;
-      helper.load(p, kTurns);
-    }
+    const Helper helper(p);
+    Loaded loaded[kSteps];
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) loaded[k].load(p, helper, k);
+    Word order_before = kNever, order = loaded[0].order;
+    loaded[0].prepare(p, helper, 0, scan);
+    loaded[0].load(p, helper, kSteps);
     __syncthreads();
-    for (int group = 0; group < groups; ++group) {
-      if (helper.turn == (group + 1) % kTurns) {
-        if (group > 0) helper.write(p, group - 1, order, scan);
-        if (helper.part == 0 && threadIdx.x % kLanes == 0) {
+    for (int start = 0; start < groups; start += kSteps) {
+#pragma unroll
+      for (int k = 0; k < kSteps; ++k) {  // group g is in loaded[g % kSteps]
+        const int group = start + k;
+        if (group >= groups) break;
+        Loaded& next = loaded[(k + 1) % kSteps];
+        if (helper.part == 2 && threadIdx.x % kLanes == 0) {
           scan.lost[(group + 2) % 3][helper.tile] = 0;
         }
-        helper.prepare(group + 1, scan);
-        order = helper.order;
-        helper.load(p, group + 1 + kTurns);
-      } else {
-        helper.look_back(p, group + kTurns, scan);
+        next.prepare(p, helper, group + 1, scan);
+        if (group > 0) write_kept(p, helper, group - 1, order_before, scan);
+        order_before = order;
+        order = next.order;
+        next.load(p, helper, group + 1 + kSteps);
+        __syncthreads();
       }
-      __syncthreads();
     }
-    if (helper.turn == (groups - 1) % kTurns) helper.write(p, groups - 1, order, scan);
+    write_kept(p, helper, groups - 1, order_before, scan);
   }
 }
 

@@ -198,7 +198,9 @@ def test_refuses(device, name):
     }
     for key, value in arguments.items():
         if torch.is_tensor(value):
-            copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
+            copy = torch.empty_strided(
+                value.shape, value.stride(), dtype=value.dtype, device=device
+            )
             arguments[key] = copy.copy_(value)
     with pytest.raises(RuntimeError, match=f"jetops::bias_gelu_dropout: {message}"):
         jetops.bias_gelu_dropout(**arguments)

@@ -178,7 +178,9 @@ def test_refuses_a_second_gradient(device):
 def test_backward_refuses_what_does_not_fit(device):
     x = torch.zeros(2, 3, device=device)
     backward = torch.ops.jetops.gelu_backward
-    with pytest.raises(RuntimeError, match=r"grad_y must have the sizes of x, \[2, 3\], got \[3, 2\]"):
+    with pytest.raises(
+        RuntimeError, match=r"grad_y must have the sizes of x, \[2, 3\], got \[3, 2\]"
+    ):
         backward(torch.zeros(3, 2, device=device), x)
     with pytest.raises(RuntimeError, match=r"grad_y must have the dtype of x \(Float\), got Half"):
         backward(torch.zeros(2, 3, device=device).half(), x)

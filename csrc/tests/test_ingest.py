@@ -81,7 +81,9 @@ def test_a_frame_of_another_shape_is_refused(device):
     frames_in = [torch.zeros(2, 3), torch.zeros(3, 2)]
     with FrameIngest(frames_in, device) as frames:
         next(frames)
-        with pytest.raises(IngestError, match=r"frame 1 is .* \[3, 2\], but the first one was .* \[2, 3\]"):
+        with pytest.raises(
+            IngestError, match=r"frame 1 is .* \[3, 2\], but the first one was .* \[2, 3\]"
+        ):
             next(frames)
 
 
@@ -122,7 +124,9 @@ def test_depth_is_checked():
 
 def test_copies_wait_for_the_computation_on_the_gpu(cuda_device):
     """The consumer queues slow work and takes the next frames at once, without waiting for it."""
-    with torch.cuda.device(cuda_device), FrameIngest(numbered(8, (512, 512)), cuda_device) as frames:
+    with torch.cuda.device(cuda_device), FrameIngest(
+        numbered(8, (512, 512)), cuda_device
+    ) as frames:
         results = []
         for frame in frames:
             torch.cuda._sleep(20_000_000)

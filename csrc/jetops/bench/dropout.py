@@ -5,7 +5,7 @@ from torch.nn import functional
 
 import jetops
 
-from .measure import Bench, copy_of
+from .measure import copy_of
 
 SHAPES = ((8192, 16384), (8192, 4096), (1024, 4096))
 P = 0.1

@@ -5,7 +5,7 @@ from torch.nn import functional
 
 import jetops
 
-from .measure import Bench, copy_of
+from .measure import copy_of
 
 SIZES = (2**10, 2**16, 2**20, 2**24, 2**28)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)

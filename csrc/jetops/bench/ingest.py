@@ -6,7 +6,7 @@ import torch
 
 from jetops import FrameIngest
 
-from .measure import Bench, Row
+from .measure import Row
 
 FRAMES = 60
 SIZE = (1080, 1920, 3)

@@ -1,6 +1,6 @@
 """One row of the results, and how rows come about."""
 
-from typing import Callable, Dict, List, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 import torch
 

@@ -5,7 +5,7 @@ import torch
 import jetops
 from jetops import reference
 
-from .measure import Bench, copy_of
+from .measure import copy_of
 
 COUNTS = (500, 1000, 2000, 4000, 8000)
 THRESHOLD = 0.5

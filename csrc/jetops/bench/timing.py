@@ -1,7 +1,7 @@
 """Times of GPU work, by CUDA events; on the CPU by a clock."""
 
 import time
-from typing import Callable, List, NamedTuple
+from typing import NamedTuple
 
 import torch
 
