@@ -1,6 +1,5 @@
 // GELU and its backward, elementwise, in packs of 16 bytes where the pointers allow it. One pack a
-// thread: measured on an H200, more of them a thread, or a grid that strides, moves 2 to 5 % less a
-// second, since what is under way at a time is then spread over more pages of memory.
+// thread: measured on an H200, two and four of them a thread move up to 5 % less a second.
 #include "elements.cuh"
 #include "gelu_math.h"
 #include "jetops_kernels.h"
