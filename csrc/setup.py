@@ -6,6 +6,7 @@ build sees. The build machine's own GPU is never asked: it says nothing about th
 
 import os
 import re
+import runpy
 
 from setuptools import setup
 
@@ -20,34 +21,7 @@ except ImportError as exc:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-COMMON_SOURCES = [
-    "bindings/schema.cpp",
-    "bindings/autograd.cpp",
-    "bindings/cpu.cpp",
-    "bindings/module.cpp",
-    "kernels/cpu/gelu.cpp",
-    "kernels/cpu/fused_attn_nms.cpp",
-]
-CUDA_SOURCES = [
-    "bindings/cuda.cpp",
-    "kernels/gelu.cu",
-    "kernels/fused_attn_nms.cu",
-]
-NO_CUDA_SOURCES = ["bindings/no_cuda.cpp"]
-HEADERS = [
-    "bindings/checks.h",
-    "kernels/jetops_kernels.h",
-    "kernels/jetops_types.h",
-    "kernels/gelu.cuh",
-    "kernels/nms_math.h",
-    "kernels/cpu/jetops_cpu.h",
-]
-
-# A multiply and an add fused into one instruction round once instead of twice. GCC does that by
-# default on aarch64 and not on x86-64, and the keep mask has to be the same on both. The CUDA code
-# of the NMS names its roundings one by one (nms_math.h), so nvcc needs no flag and gelu keeps FMA.
-CXX_FLAGS = ["-O3", "-ffp-contract=off"]
-NVCC_FLAGS = ["-O3"]
+SOURCES = runpy.run_path(os.path.join(HERE, "jetops", "_sources.py"))
 
 
 def version():
@@ -75,12 +49,14 @@ def wants_cuda():
 def extension():
     cuda = wants_cuda()
     kind = cpp_extension.CUDAExtension if cuda else cpp_extension.CppExtension
-    flags = {"cxx": CXX_FLAGS, "nvcc": NVCC_FLAGS} if cuda else {"cxx": CXX_FLAGS}
+    flags = {"cxx": SOURCES["CXX_FLAGS"]}
+    if cuda:
+        flags["nvcc"] = SOURCES["NVCC_FLAGS"]
     ext = kind(
         "jetops._C",
-        COMMON_SOURCES + (CUDA_SOURCES if cuda else NO_CUDA_SOURCES),
+        SOURCES["COMMON"] + SOURCES["MODULE"] + SOURCES["CUDA" if cuda else "NO_CUDA"],
         include_dirs=[os.path.join(HERE, "kernels")],
-        depends=HEADERS,
+        depends=SOURCES["HEADERS"],
         extra_compile_args=flags,
     )
     # Nothing here binds Python objects; without this entry a C++ program can load the library too.
@@ -91,9 +67,9 @@ def extension():
 setup(
     name="jetops",
     version=version(),
-    description="GELU and attention-weighted NMS as PyTorch operators for CPU and CUDA",
+    description="GELU, bias + GELU + dropout and attention-weighted NMS as PyTorch operators for CPU and CUDA",
     python_requires=">=3.6",
-    packages=["jetops"],
+    packages=["jetops", "jetops.bench"],
     ext_modules=[extension()],
     cmdclass={"build_ext": cpp_extension.BuildExtension},
     zip_safe=False,

@@ -1,14 +1,15 @@
-// None of the operators has a backward. Where a gradient could be expected, that is an error here:
-// without these kernels some versions of torch would cut the graph in silence.
-#include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
+// Gradients of gelu and bias_gelu_dropout. The other operators have none; where one could be
+// expected that is an error here: without these kernels some versions of torch would cut the graph in
+// silence.
 #include <c10/core/GradMode.h>
-#include <torch/library.h>
+#include <torch/csrc/autograd/custom_function.h>
 
-#include <string>
-#include <tuple>
+#include "dispatch.h"
 
 namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
 
 void refuse_gradient(const char* op, const char* name, const at::Tensor& t) {
   TORCH_CHECK_NOT_IMPLEMENTED(
@@ -17,27 +18,78 @@ void refuse_gradient(const char* op, const char* name, const at::Tensor& t) {
       " requires grad; call it under torch.no_grad(), or on ", name, ".detach().");
 }
 
-template <class Signature>
-c10::TypedOperatorHandle<Signature> find(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
-}
+class Gelu : public torch::autograd::Function<Gelu> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
+                            const std::string& approximate) {
+    at::AutoDispatchBelowADInplaceOrView below;
+    context->save_for_backward({x});
+    context->saved_data["approximate"] = approximate;
+    return jetops::call_gelu(x, approximate);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_y) {
+    const variable_list saved = context->get_saved_variables();
+    const std::string approximate = context->saved_data["approximate"].toStringRef();
+    return {jetops::call_gelu_backward(grad_y[0].contiguous(), saved[0], approximate),
+            at::Tensor()};
+  }
+};
+
+class BiasGeluDropout : public torch::autograd::Function<BiasGeluDropout> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& bias,
+                            const at::Tensor& seed, double p, const std::string& approximate) {
+    at::AutoDispatchBelowADInplaceOrView below;
+    context->save_for_backward({x, bias, seed});
+    context->saved_data["p"] = p;
+    context->saved_data["approximate"] = approximate;
+    return jetops::call_bias_gelu_dropout(x, bias, seed, p, approximate);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& grad_y) {
+    const variable_list saved = context->get_saved_variables();
+    const std::string approximate = context->saved_data["approximate"].toStringRef();
+    at::Tensor grad_x, grad_bias;
+    std::tie(grad_x, grad_bias) = jetops::call_bias_gelu_dropout_backward(
+        grad_y[0].contiguous(), saved[0], saved[1], saved[2], context->saved_data["p"].toDouble(),
+        approximate);
+    return {grad_x, grad_bias, at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
 
 at::Tensor gelu(const at::Tensor& x, std::string approximate) {
-  refuse_gradient("gelu", "x", x);
-  static const auto op = find<at::Tensor(const at::Tensor&, std::string)>("jetops::gelu");
+  return Gelu::apply(x, approximate);
+}
+
+at::Tensor gelu_backward(const at::Tensor& grad_y, const at::Tensor& x, std::string approximate) {
+  refuse_gradient("gelu_backward", "grad_y", grad_y);
+  refuse_gradient("gelu_backward", "x", x);
   at::AutoDispatchBelowADInplaceOrView below;
-  return op.call(x, approximate);
+  return jetops::call_gelu_backward(grad_y, x, approximate);
+}
+
+at::Tensor bias_gelu_dropout(const at::Tensor& x, const at::Tensor& bias, const at::Tensor& seed,
+                             double p, std::string approximate) {
+  return BiasGeluDropout::apply(x, bias, seed, p, approximate);
+}
+
+std::tuple<at::Tensor, at::Tensor> bias_gelu_dropout_backward(
+    const at::Tensor& grad_y, const at::Tensor& x, const at::Tensor& bias, const at::Tensor& seed,
+    double p, std::string approximate) {
+  refuse_gradient("bias_gelu_dropout_backward", "grad_y", grad_y);
+  refuse_gradient("bias_gelu_dropout_backward", "x", x);
+  refuse_gradient("bias_gelu_dropout_backward", "bias", bias);
+  at::AutoDispatchBelowADInplaceOrView below;
+  return jetops::call_bias_gelu_dropout_backward(grad_y, x, bias, seed, p, approximate);
 }
 
 // A keep mask is a set of decisions and has no gradient in mathematics either, so inputs that
 // require grad are welcome, as they are in other NMS operators.
 at::Tensor fused_attn_nms(const at::Tensor& boxes, const at::Tensor& scores,
                           const at::Tensor& attn_map, double iou_threshold) {
-  static const auto op =
-      find<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, double)>(
-          "jetops::fused_attn_nms");
   at::AutoDispatchBelowADInplaceOrView below;
-  return op.call(boxes, scores, attn_map, iou_threshold);
+  return jetops::call_fused_attn_nms(boxes, scores, attn_map, iou_threshold);
 }
 
 // weighted_scores does depend on scores and attn_map smoothly; on boxes it does not depend.
@@ -47,17 +99,17 @@ std::tuple<at::Tensor, at::Tensor> fused_attn_nms_scored(const at::Tensor& boxes
                                                          double iou_threshold) {
   refuse_gradient("fused_attn_nms_scored", "scores", scores);
   refuse_gradient("fused_attn_nms_scored", "attn_map", attn_map);
-  static const auto op = find<std::tuple<at::Tensor, at::Tensor>(
-      const at::Tensor&, const at::Tensor&, const at::Tensor&, double)>(
-      "jetops::fused_attn_nms_scored");
   at::AutoDispatchBelowADInplaceOrView below;
-  return op.call(boxes, scores, attn_map, iou_threshold);
+  return jetops::call_fused_attn_nms_scored(boxes, scores, attn_map, iou_threshold);
 }
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(jetops, Autograd, m) {
+JETOPS_LIBRARY_IMPL(JETOPS_NAMESPACE, Autograd, m) {
   m.impl("gelu", TORCH_FN(gelu));
+  m.impl("gelu_backward", TORCH_FN(gelu_backward));
+  m.impl("bias_gelu_dropout", TORCH_FN(bias_gelu_dropout));
+  m.impl("bias_gelu_dropout_backward", TORCH_FN(bias_gelu_dropout_backward));
   m.impl("fused_attn_nms", TORCH_FN(fused_attn_nms));
   m.impl("fused_attn_nms_scored", TORCH_FN(fused_attn_nms_scored));
 }

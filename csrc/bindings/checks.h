@@ -30,22 +30,74 @@ inline void check_same_device(const char* op, const char* name, const at::Tensor
               t.device(), ".");
 }
 
-inline int gelu_dtype(const at::Tensor& x) {
-  switch (x.scalar_type()) {
+inline int dtype_of(const char* op, const char* name, const at::Tensor& t) {
+  switch (t.scalar_type()) {
     case at::kFloat: return JETOPS_FLOAT32;
     case at::kHalf: return JETOPS_FLOAT16;
     case at::kBFloat16: return JETOPS_BFLOAT16;
     default: break;
   }
-  TORCH_CHECK(false, "jetops::gelu: x must be float32, float16 or bfloat16, got ",
-              at::toString(x.scalar_type()), ".");
+  TORCH_CHECK(false, "jetops::", op, ": ", name, " must be float32, float16 or bfloat16, got ",
+              at::toString(t.scalar_type()), ".");
 }
 
-inline int gelu_form(const std::string& approximate) {
+inline void check_same_dtype(const char* op, const char* name, const at::Tensor& t,
+                             const char* first_name, const at::Tensor& first) {
+  TORCH_CHECK(t.scalar_type() == first.scalar_type(), "jetops::", op, ": ", name,
+              " must have the dtype of ", first_name, " (", at::toString(first.scalar_type()),
+              "), got ", at::toString(t.scalar_type()), ".");
+}
+
+inline int gelu_form(const char* op, const std::string& approximate) {
   if (approximate == "none") return JETOPS_GELU_ERF;
   if (approximate == "tanh") return JETOPS_GELU_TANH;
-  TORCH_CHECK(false, "jetops::gelu: approximate must be \"none\" or \"tanh\", got \"",
+  TORCH_CHECK(false, "jetops::", op, ": approximate must be \"none\" or \"tanh\", got \"",
               approximate, "\".");
+}
+
+struct GeluArguments {
+  int dtype, form;
+};
+
+inline GeluArguments check_gelu(const char* op, const at::Tensor& x,
+                                const std::string& approximate) {
+  const GeluArguments arguments = {dtype_of(op, "x", x), gelu_form(op, approximate)};
+  check_contiguous(op, "x", x);
+  return arguments;
+}
+
+inline void check_gradient(const char* op, const at::Tensor& grad_y, const at::Tensor& x) {
+  check_same_device(op, "grad_y", grad_y, "x", x);
+  check_same_dtype(op, "grad_y", grad_y, "x", x);
+  TORCH_CHECK(grad_y.sizes() == x.sizes(), "jetops::", op, ": grad_y must have the sizes of x, ",
+              x.sizes(), ", got ", grad_y.sizes(), ".");
+  check_contiguous(op, "grad_y", grad_y);
+}
+
+struct DropoutArguments {
+  int dtype, form;
+  int64_t rows, columns;
+};
+
+inline DropoutArguments check_bias_gelu_dropout(const char* op, const at::Tensor& x,
+                                                const at::Tensor& bias, const at::Tensor& seed,
+                                                double p, const std::string& approximate) {
+  const GeluArguments gelu = check_gelu(op, x, approximate);
+  check_same_device(op, "bias", bias, "x", x);
+  check_same_dtype(op, "bias", bias, "x", x);
+  TORCH_CHECK(x.dim() >= 1 && bias.dim() == 1 && bias.size(0) == x.size(-1), "jetops::", op,
+              ": bias must have sizes [C] with C the last size of x, got ", bias.sizes(),
+              " for an x of sizes ", x.sizes(), ".");
+  check_contiguous(op, "bias", bias);
+  check_same_device(op, "seed", seed, "x", x);
+  TORCH_CHECK(seed.scalar_type() == at::kLong && seed.dim() == 1 && seed.size(0) == 2, "jetops::",
+              op, ": seed must be int64 of sizes [2], got ", at::toString(seed.scalar_type()),
+              " of sizes ", seed.sizes(), ".");
+  check_contiguous(op, "seed", seed);
+  TORCH_CHECK(p >= 0.0 && p <= 1.0, "jetops::", op,
+              ": p must be a number within [0, 1], got ", p, ".");
+  const int64_t columns = bias.size(0);
+  return {gelu.dtype, gelu.form, columns == 0 ? 0 : x.numel() / columns, columns};
 }
 
 inline void check_nms_sizes(const char* op, const at::Tensor& boxes, const at::Tensor& scores,
@@ -63,13 +115,14 @@ inline void check_nms_sizes(const char* op, const at::Tensor& boxes, const at::T
               JETOPS_NMS_MAX_BOXES, " boxes, got ", n, "; keep the best of them first.");
 }
 
-inline void check_nms(const char* op, const at::Tensor& boxes, const at::Tensor& scores,
-                      const at::Tensor& attn_map, double iou_threshold) {
+// The dtype of scores and attn_map.
+inline int check_nms(const char* op, const at::Tensor& boxes, const at::Tensor& scores,
+                     const at::Tensor& attn_map, double iou_threshold) {
   check_same_device(op, "scores", scores, "boxes", boxes);
   check_same_device(op, "attn_map", attn_map, "boxes", boxes);
   check_float32(op, "boxes", boxes);
-  check_float32(op, "scores", scores);
-  check_float32(op, "attn_map", attn_map);
+  const int dtype = dtype_of(op, "scores", scores);
+  check_same_dtype(op, "attn_map", attn_map, "scores", scores);
   check_nms_sizes(op, boxes, scores, attn_map);
   check_contiguous(op, "boxes", boxes);
   check_contiguous(op, "scores", scores);
@@ -77,6 +130,7 @@ inline void check_nms(const char* op, const at::Tensor& boxes, const at::Tensor&
   TORCH_CHECK(std::isfinite(iou_threshold) && iou_threshold >= 0.0 && iou_threshold <= 1.0,
               "jetops::", op, ": iou_threshold must be a finite number within [0, 1], got ",
               iou_threshold, ".");
+  return dtype;
 }
 
 }  // namespace jetops

@@ -1,39 +1,71 @@
 // The operators on CPU tensors.
-#include <torch/library.h>
-
 #include <tuple>
 
 #include "checks.h"
 #include "cpu/jetops_cpu.h"
+#include "names.h"
 
 namespace {
 
 at::Tensor gelu(const at::Tensor& x, std::string approximate) {
-  const int dtype = jetops::gelu_dtype(x);
-  const int form = jetops::gelu_form(approximate);
-  jetops::check_contiguous("gelu", "x", x);
+  const auto arguments = jetops::check_gelu("gelu", x, approximate);
   at::Tensor y = at::empty(x.sizes(), x.options());
-  jetops_gelu_cpu(x.data_ptr(), y.data_ptr(), x.numel(), dtype, form);
+  jetops_gelu_cpu(x.data_ptr(), y.data_ptr(), x.numel(), arguments.dtype, arguments.form);
   return y;
 }
 
+at::Tensor gelu_backward(const at::Tensor& grad_y, const at::Tensor& x, std::string approximate) {
+  const auto arguments = jetops::check_gelu("gelu_backward", x, approximate);
+  jetops::check_gradient("gelu_backward", grad_y, x);
+  at::Tensor grad_x = at::empty(x.sizes(), x.options());
+  jetops_gelu_backward_cpu(grad_y.data_ptr(), x.data_ptr(), grad_x.data_ptr(), x.numel(),
+                           arguments.dtype, arguments.form);
+  return grad_x;
+}
+
+at::Tensor bias_gelu_dropout(const at::Tensor& x, const at::Tensor& bias, const at::Tensor& seed,
+                             double p, std::string approximate) {
+  const auto a =
+      jetops::check_bias_gelu_dropout("bias_gelu_dropout", x, bias, seed, p, approximate);
+  at::Tensor y = at::empty(x.sizes(), x.options());
+  jetops_bias_gelu_dropout_cpu(x.data_ptr(), bias.data_ptr(), y.data_ptr(), a.rows, a.columns,
+                               a.dtype, a.form, p, seed.data_ptr<int64_t>());
+  return y;
+}
+
+std::tuple<at::Tensor, at::Tensor> bias_gelu_dropout_backward(
+    const at::Tensor& grad_y, const at::Tensor& x, const at::Tensor& bias, const at::Tensor& seed,
+    double p, std::string approximate) {
+  const char* op = "bias_gelu_dropout_backward";
+  const auto a = jetops::check_bias_gelu_dropout(op, x, bias, seed, p, approximate);
+  jetops::check_gradient(op, grad_y, x);
+  at::Tensor grad_x = at::empty(x.sizes(), x.options());
+  at::Tensor grad_bias = at::empty(bias.sizes(), bias.options());
+  const at::Tensor sums = at::empty(bias.sizes(), bias.options().dtype(at::kFloat));
+  jetops_bias_gelu_dropout_backward_cpu(grad_y.data_ptr(), x.data_ptr(), bias.data_ptr(),
+                                        grad_x.data_ptr(), grad_bias.data_ptr(), a.rows, a.columns,
+                                        a.dtype, a.form, p, seed.data_ptr<int64_t>(),
+                                        sums.data_ptr<float>());
+  return std::make_tuple(grad_x, grad_bias);
+}
+
 void run_nms(const at::Tensor& boxes, const at::Tensor& scores, const at::Tensor& attn_map,
-             double iou_threshold, const at::Tensor& keep, float* weighted) {
+             int dtype, double iou_threshold, const at::Tensor& keep, float* weighted) {
   const int64_t n = boxes.size(0);
   if (n == 0) return;
   const at::Tensor workspace = at::empty({jetops_fused_attn_nms_cpu_workspace_bytes(n)},
                                          boxes.options().dtype(at::kByte));
-  jetops_fused_attn_nms_cpu(boxes.data_ptr<float>(), scores.data_ptr<float>(),
-                            attn_map.data_ptr<float>(), n, static_cast<float>(iou_threshold),
+  jetops_fused_attn_nms_cpu(boxes.data_ptr<float>(), scores.data_ptr(), attn_map.data_ptr(), n,
+                            dtype, static_cast<float>(iou_threshold),
                             reinterpret_cast<uint8_t*>(keep.data_ptr<bool>()), weighted,
                             workspace.data_ptr());
 }
 
 at::Tensor fused_attn_nms(const at::Tensor& boxes, const at::Tensor& scores,
                           const at::Tensor& attn_map, double iou_threshold) {
-  jetops::check_nms("fused_attn_nms", boxes, scores, attn_map, iou_threshold);
+  const int dtype = jetops::check_nms("fused_attn_nms", boxes, scores, attn_map, iou_threshold);
   at::Tensor keep = at::empty(scores.sizes(), scores.options().dtype(at::kBool));
-  run_nms(boxes, scores, attn_map, iou_threshold, keep, nullptr);
+  run_nms(boxes, scores, attn_map, dtype, iou_threshold, keep, nullptr);
   return keep;
 }
 
@@ -41,17 +73,21 @@ std::tuple<at::Tensor, at::Tensor> fused_attn_nms_scored(const at::Tensor& boxes
                                                          const at::Tensor& scores,
                                                          const at::Tensor& attn_map,
                                                          double iou_threshold) {
-  jetops::check_nms("fused_attn_nms_scored", boxes, scores, attn_map, iou_threshold);
+  const int dtype =
+      jetops::check_nms("fused_attn_nms_scored", boxes, scores, attn_map, iou_threshold);
   at::Tensor keep = at::empty(scores.sizes(), scores.options().dtype(at::kBool));
-  at::Tensor weighted = at::empty(scores.sizes(), scores.options());
-  run_nms(boxes, scores, attn_map, iou_threshold, keep, weighted.data_ptr<float>());
+  at::Tensor weighted = at::empty(scores.sizes(), boxes.options());
+  run_nms(boxes, scores, attn_map, dtype, iou_threshold, keep, weighted.data_ptr<float>());
   return std::make_tuple(keep, weighted);
 }
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(jetops, CPU, m) {
+JETOPS_LIBRARY_IMPL(JETOPS_NAMESPACE, CPU, m) {
   m.impl("gelu", TORCH_FN(gelu));
+  m.impl("gelu_backward", TORCH_FN(gelu_backward));
+  m.impl("bias_gelu_dropout", TORCH_FN(bias_gelu_dropout));
+  m.impl("bias_gelu_dropout_backward", TORCH_FN(bias_gelu_dropout_backward));
   m.impl("fused_attn_nms", TORCH_FN(fused_attn_nms));
   m.impl("fused_attn_nms_scored", TORCH_FN(fused_attn_nms_scored));
 }

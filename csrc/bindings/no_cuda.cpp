@@ -1,7 +1,8 @@
 // Stands in for cuda.cpp in a CPU-only build, so that a CUDA tensor meets a sentence about the build
 // and not the dispatcher's list of backends.
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/library.h>
+
+#include "names.h"
 
 namespace {
 
@@ -13,8 +14,10 @@ void refuse(const c10::OperatorHandle& op, torch::jit::Stack*) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(jetops, CUDA, m) {
-  m.impl("gelu", torch::CppFunction::makeFromBoxedFunction<&refuse>());
-  m.impl("fused_attn_nms", torch::CppFunction::makeFromBoxedFunction<&refuse>());
-  m.impl("fused_attn_nms_scored", torch::CppFunction::makeFromBoxedFunction<&refuse>());
+JETOPS_LIBRARY_IMPL(JETOPS_NAMESPACE, CUDA, m) {
+  for (const char* name : {"gelu", "gelu_backward", "bias_gelu_dropout",
+                           "bias_gelu_dropout_backward", "fused_attn_nms",
+                           "fused_attn_nms_scored"}) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse>());
+  }
 }

@@ -1,7 +1,8 @@
-"""PyTorch operators for Jetson boards and servers: GELU and attention-weighted NMS.
+"""PyTorch operators for Jetson boards and servers: GELU, alone and with bias and dropout, and
+attention-weighted NMS.
 
 Importing the package loads its compiled half, which registers the operators as
-``torch.ops.jetops.*`` for eager mode, TorchScript and, on torch 2.1 and later, torch.compile.
+``torch.ops.jetops.*`` for eager mode, TorchScript, torch.compile and torch.export.
 """
 
 # A wheel made by a packaging tool may carry a module that compares the wheel with the machine it
@@ -20,7 +21,18 @@ __version__ = "0.1.0"
 
 load_library()
 
-from . import fake  # noqa: F401  the operators exist from here on
-from .ops import fused_attn_nms, fused_attn_nms_scored, gelu
+from .ingest import Frame, FrameIngest, IngestError
+from .jit import jit_load
+from .ops import bias_gelu_dropout, fused_attn_nms, fused_attn_nms_scored, gelu, new_seed
 
-__all__ = ["fused_attn_nms", "fused_attn_nms_scored", "gelu"]
+__all__ = [
+    "Frame",
+    "FrameIngest",
+    "IngestError",
+    "bias_gelu_dropout",
+    "fused_attn_nms",
+    "fused_attn_nms_scored",
+    "gelu",
+    "jit_load",
+    "new_seed",
+]

@@ -1,9 +1,11 @@
 """The operators as typed Python functions. Scriptable, traceable, and visible to torch.compile."""
 
-from typing import Tuple
+from typing import Optional, Tuple
 
 import torch
 from torch import Tensor
+
+_LARGEST = 2**63 - 1
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
@@ -23,9 +25,67 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
 
     Raises:
         RuntimeError: an argument is not as described.
-        NotImplementedError: ``x`` requires grad and grad mode is on; there is no backward.
+
+    It has a gradient, and no second one.
     """
     return torch.ops.jetops.gelu(x, approximate=approximate)
+
+
+def new_seed(device: torch.device, generator: Optional[torch.Generator] = None) -> Tensor:
+    """Two random numbers for :func:`bias_gelu_dropout`, made on ``device``.
+
+    They come from ``generator``, or from the default one of the device, so torch.manual_seed makes
+    them repeat. Nothing is read back to the host; the call can be captured in a CUDA graph, and every
+    replay gives other numbers.
+
+    Returns:
+        int64 of sizes [2].
+    """
+    return torch.randint(_LARGEST, (2,), dtype=torch.int64, device=device, generator=generator)
+
+
+def bias_gelu_dropout(
+    x: Tensor,
+    bias: Tensor,
+    p: float = 0.5,
+    training: bool = True,
+    approximate: str = "none",
+    seed: Optional[Tensor] = None,
+) -> Tensor:
+    """dropout(gelu(x + bias)) in one pass over ``x``, and the same again in the backward.
+
+    The arithmetic is float32, rounded once. What dropout drops is made from ``seed`` in the forward and
+    again in the backward, so no mask is stored; it depends on the seed, ``p``, the dtype's size and
+    the place of an element, and neither on the device nor on how the work is cut. With ``p`` in units
+    of 2^-16 for 16-bit dtypes and 2^-32 for float32, what is kept is scaled by the inverse of exactly
+    the probability with which it is kept. What is dropped is 0, also where gelu is not finite.
+
+    Args:
+        x: [..., C], contiguous, float32, float16 or bfloat16, on CPU or CUDA.
+        bias: [C], of the dtype and device of ``x``.
+        p: probability of being dropped, within [0, 1].
+        training: False switches dropout off.
+        approximate: "none" or "tanh", as for :func:`gelu`.
+        seed: int64 of sizes [2] on the device of ``x``, any two numbers; None makes new ones
+            with :func:`new_seed`.
+
+    Returns:
+        A tensor of the shape, dtype and device of ``x``.
+
+    Raises:
+        RuntimeError: an argument is not as described.
+
+    It has gradients of x and bias, and no second ones. That of bias is summed in float32, in an
+    order that is the same in every run.
+    """
+    probability = p if training else 0.0
+    if seed is None:
+        # Where no random number is used, none is drawn: the default generator stays as it is.
+        if probability == 0.0 or probability == 1.0:
+            seed = torch.empty(2, dtype=torch.int64, device=x.device)
+        else:
+            seed = new_seed(x.device)
+    return torch.ops.jetops.bias_gelu_dropout(x, bias, seed, probability, approximate=approximate)
 
 
 def fused_attn_nms(boxes: Tensor, scores: Tensor, attn_map: Tensor, iou_threshold: float) -> Tensor:
@@ -43,10 +103,10 @@ def fused_attn_nms(boxes: Tensor, scores: Tensor, attn_map: Tensor, iou_threshol
 
     Args:
         boxes: [N, 4] as x1, y1, x2, y2; N at most 16384.
-        scores: [N].
-        attn_map: [N, N]; row i weights all scores for box i.
+        scores: [N], float32, float16 or bfloat16.
+        attn_map: [N, N], of the dtype of ``scores``; row i weights all scores for box i.
         iou_threshold: within [0, 1], rounded to float32.
-        All tensors are float32, contiguous and on one device, CPU or CUDA.
+        boxes are float32. All tensors are contiguous and on one device, CPU or CUDA.
 
     Returns:
         [N] bool, True where the box is kept; it has no gradient.

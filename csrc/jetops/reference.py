@@ -6,6 +6,7 @@ from typing import List, Tuple
 import torch
 from torch import Tensor
 
+WORD = 0xFFFFFFFF
 PARTIALS = 128
 LANES = 32
 
@@ -44,6 +45,80 @@ def _gelu_tanh(x):
     return -0.0 if u < -350.0 else x / (1.0 + math.exp(-2.0 * u))
 
 
+def gelu_slope(x: Tensor, approximate: str = "none") -> Tensor:
+    """The derivative of :func:`gelu` in float64, by its formula. ``x`` is finite."""
+    x = x.detach().double().cpu()
+    if approximate == "tanh":
+        c = math.sqrt(2.0 / math.pi)
+        sigmoid = torch.sigmoid(2.0 * c * (x + 0.044715 * x**3))
+        return sigmoid + x * sigmoid * (1.0 - sigmoid) * 2.0 * c * (1.0 + 3.0 * 0.044715 * x**2)
+    normal = 0.5 * torch.special.erfc(-x / math.sqrt(2.0))
+    return normal + x * torch.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
+
+
+def philox(key, counter, rounds=7):
+    # type: (int, int, int) -> List[int]
+    """Philox4x32-7 of a 64-bit key and a 128-bit counter: four 32-bit numbers.
+
+    Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3" (SC 2011).
+    """
+    word = [(counter >> shift) & WORD for shift in (0, 32, 64, 96)]
+    key0, key1 = key & WORD, (key >> 32) & WORD
+    for _ in range(rounds):
+        product0, product1 = 0xD2511F53 * word[0], 0xCD9E8D57 * word[2]
+        word = [
+            (product1 >> 32) ^ word[1] ^ key0,
+            product1 & WORD,
+            (product0 >> 32) ^ word[3] ^ key1,
+            product0 & WORD,
+        ]
+        key0, key1 = (key0 + 0x9E3779B9) & WORD, (key1 + 0xBB67AE85) & WORD
+    return word
+
+
+def dropout_mask(shape, seed, p, dtype):
+    # type: (Tuple[int, ...], Tuple[int, int], float, torch.dtype) -> Tuple[Tensor, float]
+    """Which elements are kept, bool of ``shape``, and what those are multiplied by.
+
+    An element takes 16 bits of its chunk's random numbers, or 32 for float32, lower ones first; it is
+    dropped when they are below p in units of 2^-16, or 2^-32. A chunk is 16 bytes of the tensor.
+    """
+    bits = 32 if dtype == torch.float32 else 16
+    count = 1
+    for size in shape:
+        count *= size
+    if p >= 1.0:
+        return torch.zeros(shape, dtype=torch.bool), 0.0
+    threshold = min(math.floor(p * 2.0**bits + 0.5), 2**bits - 1)
+    key, stream = (number & (2**64 - 1) for number in seed)
+    shares = []  # type: List[int]
+    while len(shares) < count:
+        chunk = len(shares) * bits // 128
+        for word in philox(key, stream << 64 | chunk):
+            shares += [word] if bits == 32 else [word & 0xFFFF, word >> 16]
+    kept = [share >= threshold for share in shares[:count]]
+    scale = 2.0**bits / (2.0**bits - threshold)
+    return torch.tensor(kept, dtype=torch.bool).reshape(shape), scale
+
+
+def bias_gelu_dropout(x, bias, seed, p, approximate="none"):
+    # type: (Tensor, Tensor, Tuple[int, int], float, str) -> Tensor
+    """float64, of the shape of ``x``, on the CPU; the mask is that of the dtype of ``x``."""
+    kept, scale = dropout_mask(tuple(x.shape), seed, p, x.dtype)
+    activated = gelu(x.detach().cpu().float() + bias.detach().cpu().float(), approximate)
+    return torch.where(kept, activated * scale, torch.zeros_like(activated))
+
+
+def bias_gelu_dropout_backward(grad_y, x, bias, seed, p, approximate="none"):
+    # type: (Tensor, Tensor, Tensor, Tuple[int, int], float, str) -> Tuple[Tensor, Tensor]
+    """The gradients of x and of bias, float64, on the CPU. Inputs are finite."""
+    kept, scale = dropout_mask(tuple(x.shape), seed, p, x.dtype)
+    slope = gelu_slope(x.detach().cpu().float() + bias.detach().cpu().float(), approximate)
+    grad = grad_y.detach().cpu().double() * slope * scale
+    grad_x = torch.where(kept, grad, torch.zeros_like(grad))
+    return grad_x, grad_x.reshape(-1, bias.shape[0]).sum(0)
+
+
 def weighted_scores(scores: Tensor, attn_map: Tensor) -> Tensor:
     """scores * (attn_map @ scores) in float32, bit for bit as the kernels compute it.
 
@@ -52,13 +127,12 @@ def weighted_scores(scores: Tensor, attn_map: Tensor) -> Tensor:
     until one is left. Each torch call below rounds once, for all rows at a time.
 
     Args:
-        scores: [N] float32.
-        attn_map: [N, N] float32.
+        scores: [N], and attn_map: [N, N]; 16-bit values are converted first, which is exact.
 
     Returns:
         [N] float32 on the CPU.
     """
-    scores, attn_map = scores.detach().cpu(), attn_map.detach().cpu()
+    scores, attn_map = scores.detach().cpu().float(), attn_map.detach().cpu().float()
     count = scores.shape[0]
     partial = torch.zeros(count, PARTIALS)
     for start in range(0, count, PARTIALS):

@@ -59,6 +59,38 @@ def check_gelu(device, dtype, form):
     return _record("gelu", device, dtype, form, ok, max_error=error if error < 1e30 else "infinite")
 
 
+DROPOUT_SEED = (3, 4)
+
+
+def check_dropout(device, dtype, form):
+    # type: (torch.device, torch.dtype, str) -> dict
+    """Forward and backward; what is dropped has to be zero in the very same places."""
+    generator = torch.Generator().manual_seed(7)
+    x, grad_y = (torch.randn(5, 24, generator=generator).to(dtype) for _ in range(2))
+    bias = torch.randn(24, generator=generator).to(dtype)
+    leaves = [x.to(device).requires_grad_(), bias.to(device).requires_grad_()]
+    seed = torch.tensor(DROPOUT_SEED, device=device)
+    y = jetops.bias_gelu_dropout(leaves[0], leaves[1], 0.3, approximate=form, seed=seed)
+    y.backward(grad_y.to(device))
+    expected = reference.bias_gelu_dropout(x, bias, DROPOUT_SEED, 0.3, form)
+    expected_x, expected_bias = reference.bias_gelu_dropout_backward(
+        grad_y, x, bias, DROPOUT_SEED, 0.3, form
+    )
+    kept, _ = reference.dropout_mask((5, 24), DROPOUT_SEED, 0.3, dtype)
+    relative, _ = GELU_TOLERANCE[dtype]
+    pairs = [(y, expected), (leaves[0].grad, expected_x), (leaves[1].grad, expected_bias)]
+    error = max(_relative_error(actual, wanted) for actual, wanted in pairs) / (1.5 * relative)
+    same = not bool(y.detach().cpu()[~kept].any())
+    return _record("bias_gelu_dropout", device, dtype, form, same and error <= 1, max_error=error)
+
+
+def _relative_error(actual, expected):
+    # type: (torch.Tensor, torch.Tensor) -> float
+    """Relative to the value, or to 0.1 where it is smaller than that."""
+    error = (actual.detach().cpu().double() - expected).abs() / expected.abs().clamp(min=0.1)
+    return float(error.max())
+
+
 def nms_case(count, spread, seed):
     # type: (int, float, int) -> tuple
     """``count`` boxes in clusters of ten; the smaller ``spread``, the more they overlap."""
@@ -135,6 +167,9 @@ def check_device(device):
     for dtype in DTYPES:
         for form in FORMS:
             records += _attempt(check_gelu, "gelu", device, dtype, form, device, dtype, form)
+            records += _attempt(
+                check_dropout, "bias_gelu_dropout", device, dtype, form, device, dtype, form
+            )
     for name, tensors, threshold in nms_cases():
         records += _attempt(
             check_nms,

@@ -85,9 +85,40 @@ def test_clusters_of_any_size(device, count):
         run(device, *random_case(count, seed=count), threshold)
 
 
-@pytest.mark.parametrize("count", [4096, 4097])
-def test_both_sides_of_the_sort_in_shared_memory(device, count):
-    run(device, *random_case(count, seed=9, clusters=100), 0.5)
+def test_more_boxes_than_are_prepared_ahead(device):
+    boxes, scores, _ = random_case(2241, seed=9, clusters=70)
+    run(device, boxes, scores, torch.full((2241, 2241), 1.0 / 2241), 0.5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("count", [1, 33, 128, 1001, 2000])
+def test_scores_and_attention_of_16_bits(device, dtype, count):
+    boxes, scores, attn_map = random_case(count, seed=count)
+    run(device, boxes, scores.to(dtype), attn_map.to(dtype), 0.5)
+
+
+def test_huge_and_tiny_coordinates(device):
+    """Where areas leave the range in which quotients can be compared without a division."""
+    for scale in (1e-24, 1e-18, 1e-10, 1e10, 3e17, 1e19):
+        boxes, scores, attn_map = random_case(300, seed=12)
+        run(device, boxes * scale, scores, attn_map, 0.5)
+
+
+def test_thresholds_next_to_a_quotient(device):
+    """IoU that equals the threshold, and is one step of fp32 above and below it."""
+    boxes = torch.tensor([(0, 0, 10, 10), (0, 0, 10, 7), (0, 0, 3, 10), (0, 3, 10, 10)]).float()
+    scores, attn_map = torch.tensor([0.9, 0.8, 0.7, 0.6]), torch.eye(4)
+    area = reference.areas(boxes)
+    for other in (1, 2, 3):
+        quotient = reference.iou_with_all(0, boxes, area)[other]
+        for towards in (0.0, quotient.item(), 1.0):
+            threshold = torch.nextafter(quotient, torch.tensor(towards)).item()
+            run(device, boxes, scores, attn_map, threshold)
+
+
+def test_tiny_thresholds(device):
+    for threshold in (0.0, 1e-38, 1e-25, 1e-15):
+        run(device, *random_case(200, seed=13), threshold)
 
 
 def test_dense_objects(device):
@@ -254,8 +285,14 @@ def with_strides(tensor, device):
 
 WRONG = {
     "boxes dtype": ({"boxes": torch.zeros(3, 4).double()}, "boxes must be float32, got Double"),
-    "scores dtype": ({"scores": torch.zeros(3).half()}, "scores must be float32, got Half"),
-    "attn dtype": ({"attn_map": torch.zeros(3, 3).bool()}, "attn_map must be float32, got Bool"),
+    "scores dtype": (
+        {"scores": torch.zeros(3).double()},
+        "scores must be float32, float16 or bfloat16, got Double",
+    ),
+    "attn dtype": (
+        {"attn_map": torch.zeros(3, 3).half()},
+        r"attn_map must have the dtype of scores \(Float\), got Half",
+    ),
     "boxes dim": ({"boxes": torch.zeros(12)}, r"boxes must have sizes \[N, 4\], got \[12\]"),
     "boxes width": ({"boxes": torch.zeros(3, 5)}, r"boxes must have sizes .*, got \[3, 5\]"),
     "scores dim": ({"scores": torch.zeros(3, 1)}, r"scores must .* here \[3\], got \[3, 1\]"),

@@ -8,6 +8,7 @@ from jetops import reference, selftest
 
 DTYPES = list(selftest.DTYPES)
 FORMS = list(selftest.FORMS)
+INF, NAN = float("inf"), float("nan")
 
 
 def assert_close(x, form):
@@ -31,7 +32,7 @@ def test_every_value_of_16_bits(device, dtype, form):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_limits(device, dtype, form):
-    x = torch.tensor([float("inf"), float("-inf"), float("nan"), -1e4, 0.0], dtype=dtype)
+    x = torch.tensor([INF, -INF, NAN, -1e4, 0.0], dtype=dtype)
     y = jetops.gelu(x.to(device), form).cpu()
     assert y[0] == float("inf")
     assert y[1] == 0
@@ -105,10 +106,83 @@ def test_refuses_strides(device):
         jetops.gelu(torch.zeros(4, 3, device=device).t())
 
 
-def test_refuses_to_drop_a_gradient(device):
-    x = torch.zeros(3, device=device, requires_grad=True)
-    with pytest.raises(NotImplementedError, match="gelu has no backward, but x requires grad"):
-        jetops.gelu(x)
-    with torch.no_grad():
-        assert not jetops.gelu(x).requires_grad
-    assert not jetops.gelu(x.detach()).requires_grad
+SLOPE_TOLERANCE = {
+    torch.float32: {"rtol": 2e-5, "atol": 2e-6},
+    torch.float16: {"rtol": 6e-4, "atol": 6e-5},
+    torch.bfloat16: {"rtol": 4.1e-3, "atol": 1e-4},
+}
+
+
+def gradient_of(x, grad_y, form):
+    x = x.detach().clone().requires_grad_()
+    jetops.gelu(x, form).backward(grad_y)
+    return x.grad
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradient_is_close_to_float64(device, dtype, form):
+    x = torch.linspace(-12.0, 12.0, 4001, dtype=torch.float64).to(dtype)
+    grad_y = torch.linspace(0.5, 2.0, 4001, dtype=torch.float64).to(dtype)
+    actual = gradient_of(x.to(device), grad_y.to(device), form)
+    assert actual.dtype == dtype
+    expected = grad_y.double() * reference.gelu_slope(x, form)
+    torch.testing.assert_close(actual.cpu().double(), expected, **SLOPE_TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradient_at_the_limits(device, dtype, form):
+    """The formula of the tanh form has inf * 0 in it from |x| = 2e19 on."""
+    largest = torch.finfo(dtype).max
+    x = torch.tensor([INF, -INF, largest, -largest, NAN, 0.0], dtype=dtype, device=device)
+    slope = gradient_of(x, torch.ones_like(x), form).cpu()
+    assert slope[:4].tolist() == [1.0, 0.0, 1.0, 0.0]
+    assert torch.isnan(slope[4])
+    assert slope[5] == 0.5
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_gradient_agrees_with_differences(device, form):
+    """Against the operator itself, not a second formula for the slope."""
+    x = torch.linspace(-4.0, 4.0, 201, dtype=torch.float64)
+    step = 1e-3
+    wide = (reference.gelu(x + step, form) - reference.gelu(x - step, form)) / (2 * step)
+    slope = gradient_of(x.float().to(device), torch.ones(201, device=device), form)
+    torch.testing.assert_close(slope.cpu().double(), wide, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 255, 4099])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradient_of_any_length_and_alignment(device, dtype, count):
+    x = torch.linspace(-3, 3, count + 1, dtype=torch.float64).to(dtype).to(device)
+    whole = torch.ops.jetops.gelu_backward(torch.ones_like(x), x)
+    shifted = torch.ops.jetops.gelu_backward(torch.ones_like(x)[1:], x[1:])
+    assert torch.equal(shifted, whole[1:])
+
+
+def test_a_gradient_with_strides_is_taken(device):
+    """Autograd hands over what it has, here one number expanded to all places."""
+    x = torch.randn(4, 5, device=device, requires_grad=True)
+    jetops.gelu(x).sum().backward()
+    expected = reference.gelu_slope(x)
+    torch.testing.assert_close(x.grad.cpu().double(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_refuses_a_second_gradient(device):
+    x = torch.randn(3, device=device, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="gelu_backward has no backward"):
+        torch.autograd.grad(jetops.gelu(x).sum(), x, create_graph=True)
+
+
+def test_backward_refuses_what_does_not_fit(device):
+    x = torch.zeros(2, 3, device=device)
+    backward = torch.ops.jetops.gelu_backward
+    with pytest.raises(
+        RuntimeError, match=r"grad_y must have the sizes of x, \[2, 3\], got \[3, 2\]"
+    ):
+        backward(torch.zeros(3, 2, device=device), x)
+    with pytest.raises(RuntimeError, match=r"grad_y must have the dtype of x \(Float\), got Half"):
+        backward(torch.zeros(2, 3, device=device).half(), x)
+    with pytest.raises(RuntimeError, match="grad_y must be contiguous"):
+        backward(torch.zeros(3, 2, device=device).t(), x)

@@ -90,6 +90,7 @@ def test_the_self_test_passes_and_says_so_in_json():
     assert report["ok"] is True
     assert {check["op"] for check in report["checks"]} == {
         "gelu",
+        "bias_gelu_dropout",
         "fused_attn_nms",
         "fused_attn_nms_scored",
     }

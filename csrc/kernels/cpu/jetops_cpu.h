@@ -12,12 +12,25 @@ extern "C" {
 
 void jetops_gelu_cpu(const void* x, void* y, int64_t n, int dtype, int form);
 
+void jetops_gelu_backward_cpu(const void* grad_y, const void* x, void* grad_x, int64_t n, int dtype,
+                              int form);
+
+void jetops_bias_gelu_dropout_cpu(const void* x, const void* bias, void* y, int64_t rows,
+                                  int64_t columns, int dtype, int form, double probability,
+                                  const int64_t* seed);
+
+/* `sums` is scratch memory for `columns` numbers. */
+void jetops_bias_gelu_dropout_backward_cpu(const void* grad_y, const void* x, const void* bias,
+                                           void* grad_x, void* grad_bias, int64_t rows,
+                                           int64_t columns, int dtype, int form,
+                                           double probability, const int64_t* seed, float* sums);
+
 /* Bytes of scratch memory for n boxes, aligned as malloc aligns. */
 int64_t jetops_fused_attn_nms_cpu_workspace_bytes(int64_t n);
 
-void jetops_fused_attn_nms_cpu(const float* boxes, const float* scores, const float* attn_map,
-                               int64_t n, float iou_threshold, uint8_t* keep, float* weighted,
-                               void* workspace);
+void jetops_fused_attn_nms_cpu(const float* boxes, const void* scores, const void* attn_map,
+                               int64_t n, int dtype, float iou_threshold, uint8_t* keep,
+                               float* weighted, void* workspace);
 
 #ifdef __cplusplus
 }

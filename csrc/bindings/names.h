@@ -1,0 +1,16 @@
+// The namespace that the operators are registered in: jetops, or another one for a second copy in
+// the same process, which jetops.jit_load() makes.
+#pragma once
+
+#include <torch/library.h>
+
+#ifndef JETOPS_NAMESPACE
+#define JETOPS_NAMESPACE jetops
+#endif
+
+// One more level, so that the name stands there in full when torch's macros paste it into others.
+#define JETOPS_LIBRARY(name, m) TORCH_LIBRARY(name, m)
+#define JETOPS_LIBRARY_IMPL(name, key, m) TORCH_LIBRARY_IMPL(name, key, m)
+#define JETOPS_TEXT_OF(name) #name
+#define JETOPS_TEXT(name) JETOPS_TEXT_OF(name)
+#define JETOPS_QUALIFIED(op) JETOPS_TEXT(JETOPS_NAMESPACE) "::" op

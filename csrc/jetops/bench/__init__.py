@@ -1,0 +1,1 @@
+"""``python -m jetops.bench``: the operators against what one would use without them."""

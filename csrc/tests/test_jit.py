@@ -1,0 +1,78 @@
+"""jit_load: the same sources, compiled here, bound with pybind11."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+from test_fused_attn_nms import random_case
+
+import jetops
+
+SOURCES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+needs_ninja = pytest.mark.skipif(shutil.which("ninja") is None, reason="torch compiles with ninja")
+
+
+@pytest.fixture(scope="module")
+def module(tmp_path_factory):
+    if not os.path.isdir(os.path.join(SOURCES, "kernels")):
+        pytest.skip("the tests are not beside the sources")
+    folder = tmp_path_factory.mktemp("jit")
+    return jetops.jit_load(SOURCES, build_directory=str(folder))
+
+
+@needs_ninja
+def test_it_computes_what_the_installed_operators_compute(module, device):
+    if device != "cpu" and not torch.cuda.is_available():
+        pytest.skip("compiled without CUDA")
+    case = [tensor.to(device) for tensor in random_case(300, seed=2)]
+    for jit, installed in zip(
+        module.fused_attn_nms_scored(*case, 0.5), jetops.fused_attn_nms_scored(*case, 0.5)
+    ):
+        assert torch.equal(jit, installed)
+    assert torch.equal(module.gelu(case[1], approximate="tanh"), jetops.gelu(case[1], "tanh"))
+    assert torch.equal(torch.ops.jetops_jit.gelu(case[1]), jetops.gelu(case[1]))
+
+
+@needs_ninja
+def test_tensors_are_not_copied(module, device):
+    x = torch.randn(6, 7, device=device)
+    for view in (x, x[2:], x.t(), x[:, ::2], x.view(-1)[5:]):
+        assert module.data_pointer(view) == view.data_ptr()
+
+
+@needs_ninja
+def test_it_has_gradients(module, device):
+    x = torch.randn(5, device=device, requires_grad=True)
+    module.gelu(x).sum().backward()
+    expected = torch.ops.jetops.gelu_backward(torch.ones(5, device=device), x.detach())
+    assert torch.equal(x.grad, expected)
+
+
+@needs_ninja
+def test_a_second_process_takes_what_the_first_one_compiled(module):
+    folder = os.path.dirname(module.__file__)
+    before = os.stat(module.__file__).st_mtime_ns
+    code = f"import jetops; print(jetops.jit_load({SOURCES!r}, build_directory={folder!r}).gelu)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=False,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert done.returncode == 0, done.stdout.decode()
+    assert os.stat(module.__file__).st_mtime_ns == before
+
+
+def test_missing_sources_are_explained(tmp_path):
+    with pytest.raises(ImportError, match=r"has no bindings/; name the folder csrc/ of a checkout"):
+        jetops.jit_load(str(tmp_path))
+
+
+def test_a_name_that_is_none_is_refused():
+    if os.path.isdir(os.path.join(SOURCES, "kernels")):
+        with pytest.raises(ValueError, match="must be a C\\+\\+ name"):
+            jetops.jit_load(SOURCES, namespace="a-b")
