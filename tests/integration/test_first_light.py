@@ -87,14 +87,18 @@ def cut_short(engine, dist, tmp_path):
 def test_an_image_is_proved_like_a_wheel(engine, dist, cut_short):
     (row,) = invoke("image", "--arch", "6.2", "--dist", dist, "--json").good().json["images"]
     whole = invoke("check", row["image"], "--json").good().json
-    assert {(one["target"], one["outcome"]) for one in whole["reports"]} == {
-        ("sm62-debian-12", "pass")
-    }
+    assert {one["outcome"] for one in whole["reports"]} == {"pass"}
+    # What else is installed there has no pin record, and is asked for all targets of deploy.yaml.
+    assert [one["target"] for one in whole["reports"] if is_op_pack(one)] == ["sm62-debian-12"]
     broken = invoke("check", cut_short, "--json")
     assert broken.status == 7
-    (report,) = broken.json["reports"]
+    (report,) = (one for one in broken.json["reports"] if is_op_pack(one))
     reasons = [one["reason"] for one in report["findings"] if one["outcome"] == "fail"]
-    assert any("_C" in reason for reason in reasons), reasons
+    assert any("cut off" in reason for reason in reasons), reasons
+
+
+def is_op_pack(report) -> bool:
+    return report["wheel"].startswith("jetops")
 
 
 @pytest.fixture
@@ -124,10 +128,10 @@ def test_a_base_image_that_is_on_no_list_is_taken_with_a_warning(engine, dist, o
 def test_a_broken_operator_fails_the_smoke_run_and_is_named(engine, toolchain, tmp_path):
     project = tmp_path / "csrc"
     shutil.copytree(ROOT / "csrc", project, ignore=shutil.ignore_patterns("build", "*.egg-info"))
-    kernel = project / "kernels/cpu/gelu.cpp"
+    kernel = project / "kernels/gelu_math.h"
     text = kernel.read_text()
-    assert "0.5f" in text
-    kernel.write_text(text.replace("0.5f", "0.75f"))
+    assert "kSlope = 0.3f;" in text  # of the polynomial for fp32
+    kernel.write_text(text.replace("kSlope = 0.3f;", "kSlope = 0.5f;"))
     words = ("--arch", "6.2", "--dist", tmp_path / "dist")
     invoke("build", *words, "--project", project).good()
     stale = invoke("smoke", *words)
