@@ -11,7 +11,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
@@ -21,6 +21,7 @@ from jetship.store import disk_errors
 
 FOLDER = Path(".jetship") / "rollouts"
 SUFFIX = ".jsonl"
+_NAME = re.compile(r"[0-9]{8}T[0-9]{6}Z(?:-[0-9])?")
 SCHEMA_VERSION = 1
 DISK = {
     "fix": "free some space; without its journal a rollout could not be resumed",
@@ -332,6 +333,22 @@ _STEPS = {
 }
 
 
+def rollout_named(text: str) -> str:
+    """Return the rollout that somebody names, also where it is as devices call their release.
+
+    Raises:
+        ConfigError: it does not have the form of one.
+    """
+    match = _NAME.match(text)
+    if match is None or not re.fullmatch(r"(?:\.[0-9a-f]+)?", text[match.end() :]):
+        raise ConfigError(
+            f"{text!r} is not a release",
+            fix="name a rollout such as 20261130T081500Z; `invoke status` shows those that devices "
+            "have, and .jetship/rollouts beside deploy.yaml has a file for each",
+        )
+    return match[0]
+
+
 def journals(folder: Path) -> list[Path]:
     """Return the journals of a folder, the newest first."""
     found = [path for path in folder.glob(f"*{SUFFIX}") if _release_of(path)]
@@ -341,7 +358,7 @@ def journals(folder: Path) -> list[Path]:
 def _release_of(path: Path) -> str:
     """Return the release that a file's name says, or "" where the file is no journal."""
     name = path.name.removesuffix(SUFFIX)
-    return name if re.fullmatch(r"[0-9]{8}T[0-9]{6}Z(?:-[0-9])?", name) else ""
+    return name if _NAME.fullmatch(name) else ""
 
 
 def new_release(folder: Path) -> str:
@@ -381,8 +398,16 @@ def unfinished(folder: Path) -> Path:
     if not state.unfinished:
         raise NothingSelectedError(
             f"the newest rollout, {state.release}, has ended ({state.ended})",
-            why=state.stopped,
+            why="; ".join(part for part in (state.stopped, _left_behind(found[1:])) if part),
             fix="`invoke deploy` begins a new one; devices that run the image already are left "
             "alone",
         )
     return found[0]
+
+
+def _left_behind(older: Sequence[Path]) -> str:
+    """Say that the rollout before did not end: what came after it may have undone it."""
+    state = read(older[0]) if older else None
+    if state is None or not state.unfinished:
+        return ""
+    return f"{state.release} before it did not end, and cannot go on any more"

@@ -12,7 +12,7 @@ from jetship.engine import connect
 from jetship.errors import ConfigError, JetshipError
 from jetship.fleet import model
 from jetship.fleet.images import pin_image, pushed
-from jetship.fleet.journal import FOLDER, journals, read
+from jetship.fleet.journal import FOLDER, journals, read, rollout_named
 from jetship.fleet.plan import PinnedImage, Plan, Setup, make_plan, plan_back, shortened
 from jetship.image.container import create_words
 from jetship.targets.catalog import Catalog
@@ -145,8 +145,10 @@ def plan_rollback(request: Request, *, to: str) -> Plan:
             whose previous release it is go back to it. "": each to what it had before.
 
     Raises:
-        ConfigError: that rollout brought no images, or none to some of the devices.
+        ConfigError: `to` is no release; that rollout brought no images, or none to some of the
+            devices.
     """
+    to = rollout_named(to) if to else ""
     former = _plan_of(to, journal_folder(request.file)) if to else None
     if former is None:
         return plan_back(

@@ -42,9 +42,9 @@ def begin(
     """
     with alone(folder):
         if former := newest_unfinished(folder):
-            console.note(
-                f"rollout {former} did not end, and is left as it is; `invoke deploy --resume` "
-                "would have gone on with it"
+            console.warn(
+                f"rollout {former} did not end, and cannot go on any more once this one has begun "
+                "(`invoke deploy --resume` would have gone on with it)"
             )
         plan = make()
 

@@ -122,6 +122,25 @@ def test_a_partial_rollout_has_its_code_and_its_list(call, devices):
     assert results["d1"] == "not begun"
 
 
+def test_each_way_of_failing_says_what_can_be_done_about_it(call, devices):
+    devices["d0"].unreachable = True
+    devices["d1"].fails = "broken"
+    Path("deploy.yaml").write_text(DEPLOY.replace("canary: 1", "canary: 0, max_failures: 1"))
+    code, _, err = call("deploy")
+    fix = err.split("  fix: ")[1]
+    assert code == 9
+    assert "d0: was not reached: mend the way to it, then run it again" in fix
+    assert "d1: runs nothing, and running this again may not help" in fix
+    assert "--to RELEASE --device d1" in fix
+    assert "runs the old image" not in fix
+    (devices["d0"].unreachable, devices["d1"].fails) = (False, "")
+    code, _, err = call("rollback", "--device", "d0")
+    assert (code, "0 of 1 device has what it had before" in err) == (9, True)
+    fix = err.split("  fix: ")[1]
+    assert "d0: has not what it should go back to, and running this again does not help" in fix
+    assert "--to RELEASE --device d0" in fix
+
+
 def test_an_interrupted_rollout_goes_on(call, devices):
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -146,7 +165,7 @@ def test_a_new_rollout_says_that_a_former_one_did_not_end(call, devices):
     call("deploy")
     Path("deploy.yaml").write_text(DEPLOY)
     code, _, err = call("deploy")
-    assert (code, "did not end, and is left as it is" in err) == (0, True)
+    assert (code, "did not end, and cannot go on any more" in err) == (0, True)
     assert "did not end" not in call("deploy")[2]
 
 
@@ -214,6 +233,35 @@ def test_a_watched_status_ends_with_ctrl_c(call, devices, monkeypatch):
     code, out, _ = call("status", "--watch")
     assert code == 0
     assert "running" in out
+
+
+def test_what_is_no_release_is_refused_before_anything_begins(call, devices):
+    for to in ("nope", "20261130", "1.0", "../20261130T081500Z"):
+        code, _, err = call("rollback", "--to", to)
+        assert (code, "is not a release" in err, "20261130T081500Z" in err) == (2, True, True)
+    assert not journal.journals(Path(".jetship/rollouts"))
+    assert not any(device.sessions for device in devices.values())
+
+
+def test_a_release_may_be_named_as_status_shows_it(call, devices):
+    call("deploy", "--device", "d0")
+    shown = devices["d0"].facts.state.current.release
+    call("rollback", "--device", "d0")
+    assert call("rollback", "--to", shown, "--device", "d0")[0] == 0
+    assert devices["d0"].facts.state.current.image == IMAGE.id
+
+
+def test_a_rollout_that_can_no_longer_go_on_says_why(call, devices):
+    Path("deploy.yaml").write_text(DEPLOY.replace("wave: 2", "wave: 2, pause: confirm"))
+    call("deploy")
+    (path,) = journal.journals(Path(".jetship/rollouts"))
+    code, _, err = call("rollback", "--device", "d0")
+    assert code == 0
+    assert f"rollout {path.stem} did not end" in err
+    assert "cannot go on any more" in err
+    code, _, err = call("deploy", "--resume")
+    assert code == 3
+    assert f"{path.stem} before it did not end, and cannot go on any more" in err
 
 
 def test_all_go_back(call, devices):
