@@ -1,6 +1,7 @@
 """The images of a rollout: which one a target gets, by its id, and how a registry names it."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ TARGET_LABEL = "jetship.target"
 PIN_LABEL = "jetship.pin"
 WHEEL_LABEL = "jetship.wheel.sha256"
 VERSION_LABEL = "org.opencontainers.image.version"
+SHOWN_TAGS = 20
+_DIGITS = re.compile(r"([0-9]+)")
 
 
 def pin_image(
@@ -47,11 +50,12 @@ def pin_image(
     found = {str(image.id): image for image in _images_of(client, named, target)}
     chosen = [image for image in found.values() if not wanted or _is_wanted(image, wanted)]
     if not chosen:
-        tags = shortened([tag for image in found.values() for tag in image.tags])
+        tags = _tags(found.values())
+        make = f"invoke image --arch '{target.arch_list}' --platform {target.platform.name}"
         raise NothingSelectedError(
             f"the engine has no image {wanted or named.name} for {target.id}",
             why=f"for that target it has {tags}" if tags else "",
-            fix=f"invoke image --arch '{target.arch_list}' --platform {target.platform.name}",
+            fix=f"name one of these with --image, or make it: {make}" if tags else make,
         )
     if len(chosen) > 1:
         chosen = [_latest(chosen, target, dist)]
@@ -72,13 +76,23 @@ def _latest(found: Sequence[Image], target: Target, dist: Path) -> Image:
         image for image in found if image.labels.get(WHEEL_LABEL) in wheels
     ]
     if len(ours) != 1:
-        tags = shortened([tag for image in found for tag in image.tags])
         raise ConfigError(
-            f"the engine has {len(found)} images for {target.id}: {tags}",
+            f"the engine has {len(found)} images for {target.id}: {_tags(found)}",
             why=f"{len(ours) or 'none'} of them hold a wheel of {dist}/",
             fix="say which with --image, by its tag or the version of its wheel",
         )
     return ours[0]
+
+
+def _tags(found: Iterable[Image]) -> str:
+    """Return the tags of some images, the highest version first."""
+    tags = {tag for image in found for tag in image.tags}
+    return shortened(sorted(tags, key=_by_numbers, reverse=True), SHOWN_TAGS)
+
+
+def _by_numbers(tag: str) -> list[tuple[int, str]]:
+    """Return what sorts 1.10 behind 1.9."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(tag)]
 
 
 def _images_of(client: docker.DockerClient, named: ImagePlan, target: Target) -> Iterator[Image]:

@@ -114,26 +114,41 @@ def plan_deploy(
     return request.plan(tuple(images))
 
 
-def plan_dry(request: Request, *, wanted: str, dist: Path) -> tuple[Plan, dict[str, str]]:
+def plan_dry(
+    request: Request, *, wanted: str, dist: Path
+) -> tuple[Plan, Mapping[str, JetshipError]]:
     """Return the plan as far as there are images for it, and by target why there is none."""
     images: list[PinnedImage] = []
-    lacking: dict[str, str] = {}
+    lacking: dict[str, JetshipError] = {}
     try:
         client = connect()
     except JetshipError as error:
-        lacking = dict.fromkeys(request.targets, _why(error))
+        lacking = dict.fromkeys(request.targets, error)
         return request.plan(()), lacking
     with contextlib.closing(client):
         for target in request.targets.values():
             try:
                 images.append(pin_image(client, request.named, target, wanted=wanted, dist=dist))
             except JetshipError as error:
-                lacking[target.id] = _why(error)
+                lacking[target.id] = error
     return request.plan(tuple(images)), lacking
 
 
-def _why(error: JetshipError) -> str:
-    return f"{error.what}; {error.fix}"
+def cannot_start(lacking: Mapping[str, JetshipError]) -> JetshipError | None:
+    """Return the error that a rollout would begin and end with, of the kind of the first."""
+    if not lacking:
+        return None
+    why = [
+        f"{target}: {error.what}" + (f"; {error.why}" if error.why else "")
+        for target, error in lacking.items()
+    ]
+    fixes = dict.fromkeys(error.fix for error in lacking.values() if error.fix)
+    kind = type(next(iter(lacking.values())))
+    return kind(
+        f"the rollout cannot start: there is no image for {shortened([*lacking])}",
+        why="\n       ".join(why),
+        fix="\n       ".join(fixes),
+    )
 
 
 def plan_rollback(request: Request, *, to: str) -> Plan:

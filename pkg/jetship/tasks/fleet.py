@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from invoke.context import Context
 
 from jetship import console
-from jetship.errors import ConfigError, NothingSelectedError
+from jetship.errors import ConfigError, JetshipError, NothingSelectedError
 from jetship.store import Store, default_root
 from jetship.targets.catalog import Catalog
 from jetship.targets.deployment import load_fleet
@@ -22,6 +22,8 @@ from jetship.tasks.request import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jetship.fleet.journal import State
     from jetship.fleet.plan import Plan
     from jetship.fleet.planning import Request
@@ -69,7 +71,8 @@ def deploy(
         invoke deploy --group lab
         invoke deploy --resume
 
-    Exit status 9: not all devices have the image; says which and why.
+    Exit status 9: not all devices have the image; says which and why. With --dry, that of a
+    rollout which cannot start.
     """
     from jetship.fleet import planning, running
 
@@ -214,16 +217,23 @@ def _listed(names: str) -> list[str]:
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
-def _show(plan: "Plan", lacking: dict[str, str], *, json: bool) -> None:
-    """Print a plan, and for which targets there is no image."""
+def _show(plan: "Plan", lacking: "Mapping[str, JetshipError]", *, json: bool) -> None:
+    """Print a plan.
+
+    Raises:
+        JetshipError: a target has no image, so that the rollout could not start.
+    """
+    from jetship.fleet.planning import cannot_start
     from jetship.fleet.tables import plan_text
 
     if json:
-        console.emit_json({"plan": plan.to_json(), "lacking": lacking})
-        return
-    console.emit(plan_text(plan))
-    for target, why in lacking.items():
-        console.warn(f"{target} has no image to roll out: {why}")
+        said = {target: f"{error.what}; {error.fix}" for target, error in lacking.items()}
+        console.emit_json({"plan": plan.to_json(), "lacking": said})
+    else:
+        console.emit(plan_text(plan))
+    error = cannot_start(lacking)
+    if error is not None:
+        raise Reported(error) if json else error
 
 
 def _tell(plan: "Plan", state: "State", *, json: bool) -> None:

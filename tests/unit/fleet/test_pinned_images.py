@@ -78,6 +78,15 @@ def test_of_several_the_one_that_is_wanted(tmp_path):
     assert "acme/ops:1.0" in caught.value.why
 
 
+def test_what_there_is_is_listed_in_order_where_a_version_is_none(tmp_path):
+    engine = Engine(*(image(number, f"1.{number}") for number in (2, 10, 1, 9, 3, 4, 5)))
+    with pytest.raises(NothingSelectedError) as caught:
+        pin(engine, tmp_path, "2.0")
+    tags = [f"acme/ops:1.{number}-{TARGET.id}" for number in (10, 9, 5, 4, 3, 2, 1)]
+    assert caught.value.why == f"for that target it has {', '.join(tags)}"
+    assert caught.value.fix.startswith("name one of these with --image, or make it: invoke image")
+
+
 def test_of_several_the_one_whose_wheel_lies_there(tmp_path):
     engine = Engine(image(1, "1.0", wheel=b"old"), image(2, "2.0", wheel=b"new"))
     with pytest.raises(ConfigError, match=r"has 2 images for sm87-jetpack-6.2") as caught:

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "fleet"))
 
 from fakefleet import CATALOG, IMAGE, LAYERS, OLD, FakeDevice, FakeFleet
 from jetship import console
-from jetship.errors import ImageError, ToolMissingError
+from jetship.errors import ImageError, NothingSelectedError, ToolMissingError
 from jetship.fleet import journal, planning, proof, running, tables
 from jetship.fleet.alone import alone
 from jetship.fleet.plan import Plan
@@ -71,14 +71,25 @@ def test_a_dry_rollout_shows_who_gets_what_and_asks_nobody(call, devices):
     assert plan.health.selftest == ("selftest",)
 
 
-def test_a_dry_rollout_without_an_image_says_so_and_plans_all_the_same(call, devices, monkeypatch):
-    def none() -> None:
+def test_a_dry_rollout_that_cannot_start_is_planned_and_fails_as_it_would(
+    call, devices, monkeypatch
+):
+    def none(*_: object, **__: object) -> None:
         raise ToolMissingError("no engine", fix="start it")
 
     monkeypatch.setattr(planning, "connect", none)
     code, out, err = call("deploy", "--dry")
-    assert (code, len(out.splitlines())) == (0, 4)
-    assert "sm87-jetpack-6.2 has no image to roll out: no engine; start it" in err
+    assert (code, len(out.splitlines())) == (4, 4)
+    assert "the rollout cannot start: there is no image for sm87-jetpack-6.2" in err
+    assert "why: sm87-jetpack-6.2: no engine\n  fix: start it" in err
+
+    def typo(*_: object, wanted: str, **__: object) -> None:
+        raise NothingSelectedError(f"no image {wanted}", why="it has 1.0", fix="name it")
+
+    monkeypatch.setattr(planning, "connect", lambda: open("/dev/null"))  # noqa: PTH123, SIM115
+    monkeypatch.setattr(planning, "pin_image", typo)
+    code, out, _ = call("deploy", "--dry", "--image", "9.9", "--json")
+    assert (code, json.loads(out)["lacking"]) == (3, {"sm87-jetpack-6.2": "no image 9.9; name it"})
 
 
 def test_a_rollout_says_what_it_did_and_again_does_nothing(call, devices):
