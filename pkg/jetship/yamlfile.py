@@ -3,10 +3,10 @@
 import difflib
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, get_origin
+from typing import Any, Generic, TypeVar, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -15,6 +15,13 @@ from pydantic_core import ErrorDetails
 from jetship.errors import ConfigError
 from jetship.nofile import why_no_file
 
+_NAME_ONE = "name a file that is there"
+_YAML = (
+    "mend that line, or the one before it: spaces in front, never tabs; brackets and quotes "
+    "closed; text with `: ` or ` #` in it in quotes"
+)
+# Of reading a damaged mapping: wrong keys, then what does not fit together, then what is left.
+_MOST_TRIES = 4
 # The type of an error about something whose own problems are listed as well.
 ELSEWHERE = "wrong_elsewhere"
 
@@ -27,9 +34,10 @@ class FileError(ConfigError):
     Problems of a file that it names come behind its own.
     """
 
-    def __init__(self, path: Path, problems: Sequence[str]) -> None:
+    def __init__(self, path: Path, problems: Sequence[str], *, fix: str = "") -> None:
         self.problems = tuple(problems)
-        super().__init__(summary(path, sorted(problems, key=lambda one: _in_the_file(path, one))))
+        ordered = sorted(problems, key=lambda one: _in_the_file(path, one))
+        super().__init__(summary(path, ordered), fix=fix)
 
 
 def _in_the_file(path: Path, problem: str) -> tuple[bool, str, int, int]:
@@ -84,6 +92,9 @@ class Document:
     path: Path
     data: Any
     _root: yaml.Node | None
+    repeated: tuple[str, ...] = ()
+    """Each key that its mapping has already, a line each with its place; in `data`, the last one
+    has won. Who takes the values must tell of these."""
     _pairs: dict[int, dict[str, tuple[yaml.Node, yaml.Node]]] = field(default_factory=dict)
     """Key and value of each mapping that was looked into, by the key's text."""
 
@@ -120,10 +131,75 @@ class Document:
 
         Keys are named as seen from there.
         """
+        return self.lines(_apart(error.errors()), model, at)
+
+    def lines(
+        self, details: Sequence[ErrorDetails], model: type[BaseModel], at: Sequence[int | str]
+    ) -> list[str]:
+        """Return single ones of a model's problems as `problems` does."""
         return [
             _describe(self, {**detail, "loc": (*at, *detail["loc"])}, model, len(at))
-            for detail in _apart(error.errors())
+            for detail in details
         ]
+
+
+@dataclass(frozen=True)
+class Salvaged(Generic[ModelT]):
+    """What could be read of a mapping in which something is wrong.
+
+    Args:
+        value: a model of what could be read, with defaults and stand-ins for the rest.
+        unread: the keys of which `value` says nothing: wrong ones, and those that an unknown key
+            was probably meant for.
+        more: problems that only show beside the wrong keys.
+    """
+
+    value: ModelT
+    unread: frozenset[str]
+    more: tuple[ErrorDetails, ...] = ()
+
+
+def salvage(
+    model: type[ModelT],
+    raw: object,
+    *,
+    missing: Mapping[str, object] | None = None,
+    together: Mapping[str, object] | None = None,
+) -> Salvaged[ModelT] | None:
+    """Read what can be read of a mapping, so that all its problems are found in one go.
+
+    Args:
+        model: of the mapping.
+        raw: what the file has.
+        missing: what stands in for keys that have to be there.
+        together: what stands in where keys do not fit together.
+
+    Returns:
+        None where nothing can be read of it.
+    """
+    if not isinstance(raw, dict):
+        return None
+    data, stand_ins, loose = {**raw}, {**(missing or {})}, {**(together or {})}
+    unread: set[str] = set()
+    more: list[ErrorDetails] = []
+    for seen in range(_MOST_TRIES):
+        try:
+            return Salvaged(model.model_validate(data), frozenset(unread), tuple(more))
+        except ValidationError as error:
+            details = error.errors()
+        for detail in details:
+            if not detail["loc"]:
+                more += [detail] if seen and not unread & {*loose} else []
+                data |= loose
+                unread |= {*loose}
+                continue
+            key = str(detail["loc"][0])
+            data.pop(key, None)
+            data |= {key: stand_ins[key]} if key in stand_ins else {}
+            unread.add(key)
+            if detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1:
+                unread |= {*difflib.get_close_matches(key, model.model_fields, n=1)}
+    return None
 
 
 def read(path: Path) -> Document:
@@ -144,9 +220,13 @@ def load(path: Path, model: type[ModelT], context: object = None) -> ModelT:
     """
     document = read(path)
     try:
-        return model.model_validate(document.data, context=context)
+        found = model.model_validate(document.data, context=context)
     except ValidationError as error:
-        raise FileError(path, document.problems(error, model)) from error
+        problems = [*document.repeated, *document.problems(error, model)]
+        raise FileError(path, problems) from error
+    if document.repeated:
+        raise FileError(path, document.repeated)
+    return found
 
 
 def top_level(path: Path, key: str) -> object:
@@ -177,11 +257,17 @@ def summary(path: Path | str, problems: Sequence[str]) -> str:
 
 def _text(path: Path) -> str:
     if problem := why_no_file(path):
-        raise ConfigError(f"{path} {problem}")
+        raise ConfigError(
+            f"{path} {problem}", why=f"as a whole path: {path.absolute()}", fix=_NAME_ONE
+        )
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read as text", why=str(error)) from error
+    except UnicodeDecodeError as error:
+        fix = "save it as UTF-8"
+        raise ConfigError(f"{path} cannot be read as text", why=str(error), fix=fix) from error
+    except OSError as error:
+        fix = "let yourself read it"
+        raise ConfigError(f"{path} cannot be read as text", why=str(error), fix=fix) from error
 
 
 # A task asks one file for several things, with all of the catalog's in between, and a fleet of
@@ -191,27 +277,28 @@ def _parse(path: Path, text: str) -> Document:
     try:
         loader = _Loader(text)
     except yaml.YAMLError as error:  # a character that no YAML file may hold
-        raise ConfigError(f"{path}: not valid YAML: {error}") from error
+        raise ConfigError(
+            f"{path}: not valid YAML: {error}", fix="take that character out"
+        ) from error
     try:
         root = loader.get_single_node()
         if root is None:
             return Document(path, {}, None)
-        repeated = [
+        repeated = tuple(
             f"{_place(path, key)}: key {key.value!r} is given twice" for key in _repeats(root)
-        ]
-        if repeated:
-            raise ConfigError(summary(path, repeated))
-        return Document(path, loader.construct_document(root), root)
+        )
+        return Document(path, loader.construct_document(root), root, repeated)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        raise ConfigError(f"{place}: not valid YAML: {error.problem}") from error
+        raise ConfigError(f"{place}: not valid YAML: {error.problem}", fix=_YAML) from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {error}") from error
+        raise ConfigError(f"{path}: not valid YAML: {error}", fix=_YAML) from error
     except (ValueError, LookupError) as error:  # !!int "x", or a number of thousands of digits
-        raise ConfigError(f"{path}: a value does not fit its type: {error}") from error
+        fix = "put text in quotes, and leave !!types out"
+        raise ConfigError(f"{path}: a value does not fit its type: {error}", fix=fix) from error
     except RecursionError as error:
-        raise ConfigError(f"{path}: it is nested too deeply") from error
+        raise ConfigError(f"{path}: it is nested too deeply", fix="nest it less") from error
     finally:
         loader.dispose()
 
@@ -284,6 +371,8 @@ def _describe(document: Document, detail: ErrorDetails, model: type[BaseModel], 
 _WANTED = {
     "string_type": "is not text; where text is meant, put it in quotes",
     "int_parsing": "is not a whole number",
+    "float_parsing": "is not a number",
+    "finite_number": "is not a finite number",
     "bool_parsing": "is neither true nor false",
     "list_type": "is not a list; write [one, two], or a line with `- ` for each",
     "dict_type": "is not a mapping; write a line `key: value` for each",
@@ -299,6 +388,7 @@ _WANTED = {
 _SAME = {
     "int_type": "int_parsing",
     "int_from_float": "int_parsing",
+    "float_type": "float_parsing",
     "bool_type": "bool_parsing",
     "tuple_type": "list_type",
     "model_type": "dict_type",
@@ -320,7 +410,7 @@ def sentence(detail: ErrorDetails) -> str:
 def _not_among(detail: ErrorDetails) -> str:
     """Say which values a key takes, and the one that was probably meant."""
     listed = re.findall(r"'([^']*)'|([^\s,']+)(?=,| or |$)", str(detail["ctx"]["expected"]))
-    allowed = [text or bare for text, bare in listed]
+    allowed = [text or bare for text, bare in listed if text or bare]  # "" is to leave it out
     word = detail["input"] if isinstance(detail["input"], str) else ""
     close = difflib.get_close_matches(word, allowed, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""

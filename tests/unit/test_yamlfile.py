@@ -1,15 +1,15 @@
 import contextlib
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from jetship.errors import ConfigError
-from jetship.yamlfile import Strict, load
-from pydantic import Field, ValidationError, field_validator
+from jetship.yamlfile import Strict, load, salvage
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 
 class Inner(Strict):
@@ -210,6 +210,57 @@ def test_a_value_that_is_not_allowed_is_told_in_plain_words(refused, text, said)
     assert re.sub(r"^file\.yaml:1:\d+: ", "", found) == said
 
 
+def test_a_repeated_key_hides_no_other_problem(refused):
+    assert refused("name: x\nready: maybe\nname: y\nnmae: z\n") == (
+        "file.yaml has 3 problems\n"
+        "  file.yaml:2:1: ready: 'maybe' is neither true nor false\n"
+        "  file.yaml:3:1: key 'name' is given twice\n"
+        "  file.yaml:4:1: unknown key 'nmae'; did you mean 'name'?"
+    )
+
+
+class Pair(Strict):
+    name: str
+    left: int | None = None
+    right: int | None = None
+    share: float = 0.5
+    kind: Literal["", "a", "b"] = ""
+
+    @model_validator(mode="after")
+    def _one_side(self) -> Self:
+        if (self.left is None) == (self.right is None):
+            raise ValueError("it has left or right")
+        return self
+
+
+@pytest.mark.parametrize(
+    ("raw", "unread", "more"),
+    [
+        ({"name": "x", "left": 1}, set(), 0),
+        ({"name": "x", "left": 1, "colour": "red"}, {"colour"}, 0),
+        ({"name": "x", "colour": "red"}, {"colour", "left", "right"}, 1),
+        ({"name": "x", "colour": "red", "left": "far"}, {"colour", "left", "right"}, 0),
+        ({"name": "x", "lefft": 1}, {"lefft", "left", "right"}, 0),
+        ({"left": 1, "right": 2}, {"name", "left", "right"}, 1),
+    ],
+)
+def test_what_can_be_read_of_a_wrong_mapping_is_read(raw, unread, more):
+    found = salvage(Pair, raw, missing={"name": "?"}, together={"left": 1, "right": None})
+    assert (found.unread, len(found.more)) == (unread, more)
+    assert found.value.name == raw.get("name", "?")
+
+
+def test_of_something_else_nothing_can_be_read():
+    assert salvage(Pair, [1]) is None
+    assert salvage(Pair, {"left": 1}) is None
+
+
+def test_numbers_and_choices_are_told_in_plain_words(refused):
+    found = refused("name: x\nleft: 1\nshare: much\nkind: c\n", Pair)
+    assert "share: 'much' is not a number\n" in found
+    assert "kind: 'c' is not allowed; allowed: a, b" in found
+
+
 def test_all_problems_are_told_at_once(refused):
     assert refused("nmae: x\nready: maybe\ninner: {size: -1, colour: 1}\n") == (
         "file.yaml has 5 problems\n"
@@ -239,8 +290,9 @@ def test_all_problems_are_told_at_once(refused):
     ],
 )
 def test_what_is_not_yaml_is_told_with_its_place(refused, text, message):
-    found = refused(text)
+    found, _, fix = refused(text).partition("\n  fix: ")
     assert re.fullmatch(message, found, re.DOTALL), found
+    assert fix
 
 
 def test_an_alias_may_repeat_a_part_but_not_hold_itself(read, refused):
@@ -255,8 +307,10 @@ def test_aliases_of_aliases_take_no_time(refused):
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"none\.yaml does not exist"):
+    with pytest.raises(ConfigError, match=r"none\.yaml does not exist") as caught:
         load(tmp_path / "none.yaml", Outer)
+    assert str(tmp_path / "none.yaml") in caught.value.why
+    assert caught.value.fix
     with pytest.raises(ConfigError, match="is a folder"):
         load(tmp_path, Outer)
     path = tmp_path / "latin.yaml"
@@ -264,3 +318,4 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read as text") as caught:
         load(path, Outer)
     assert "utf-8" in caught.value.why
+    assert "UTF-8" in caught.value.fix

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, Self, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -12,17 +12,22 @@ from jetship.errors import ConfigError
 from jetship.nofile import why_no_file
 from jetship.targets.buildsettings import BuildSettings
 from jetship.targets.catalog import Catalog
+from jetship.targets.device import Reached
 from jetship.targets.fleet import Assembly, Fleet, FleetPlan, one_line
 from jetship.targets.imageplan import ImagePlan
 from jetship.targets.inventory import Placed, own_rows, read_inventory
 from jetship.targets.model import Target
-from jetship.targets.resolve import DEFAULT_PLATFORM, resolve
-from jetship.targets.strategy import Health, Strategy
+from jetship.targets.resolve import DEFAULT_PLATFORM, WITHOUT_OPTION, resolve
+from jetship.targets.strategy import Health, Share, Strategy
 from jetship.targets.words import TextOrNumber, Word
 from jetship.yamlfile import Document, FileError, Strict
 
 RowT = TypeVar("RowT", bound=Strict)
 Location = tuple[int | str, ...]
+_MEND = (
+    "mend what is named; an editor that has the schema (`invoke schema`) shows most of it as you "
+    "write"
+)
 
 
 class TargetRow(Strict):
@@ -91,6 +96,90 @@ class _OwnPartsAlone(Strict):
 
 
 @dataclass(frozen=True)
+class Readable:
+    """A deploy.yaml as far as it can be read, so that one look finds all that is wrong with it.
+
+    What could not be read has its default here. The flags say where that leaves open what else is
+    wrong: whether these are all targets and all devices, and whether `image.registry` could be
+    read.
+    """
+
+    project: str
+    targets: tuple[tuple[int, TargetRow], ...]
+    own_parts: Mapping[str, OwnPaths]
+    image: ImagePlan | None
+    strategy: Strategy
+    fleet: FleetPlan
+    devices: Sequence[object]
+    unread_defaults: frozenset[str] = frozenset()
+    has_all_targets: bool = True
+    has_all_devices: bool = True
+    registry_is_said: bool = True
+    problems: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, deployment: Deployment) -> Self:
+        """Return one in which nothing is wrong at first sight."""
+        return cls(
+            project=deployment.project,
+            targets=tuple(enumerate(deployment.targets)),
+            own_parts=deployment.own_parts,
+            image=deployment.image,
+            strategy=deployment.strategy,
+            fleet=deployment.fleet,
+            devices=deployment.fleet.devices,
+        )
+
+    @classmethod
+    def salvaged(cls, document: Document) -> Self:
+        """Return what can be read of a damaged one."""
+        data = _mapped(document.data)
+        top = yamlfile.salvage(Deployment, data)
+        unread = top.unread if top else frozenset()
+        own = {name: _part(OwnPaths, row) for name, row in _mapped(data.get("own_parts")).items()}
+        image = yamlfile.salvage(ImagePlan, data.get("image"), **_IMAGE)
+        strategy = _part(Strategy, data.get("strategy", {}))
+        raw_fleet = _mapped(data.get("fleet"))
+        fleet = _part(FleetPlan, {**raw_fleet, "devices": [], "defaults": {}})
+        defaults = _part(Reached, raw_fleet.get("defaults", {}))
+        rows = [(n, _target_row(row)) for n, row in enumerate(_listed(data.get("targets")))]
+        canary = {"canary": Share(0)} if "canary" in strategy.unread else {}
+        return cls(
+            project=top.value.project if top else ".",
+            targets=tuple((number, row) for number, row in rows if row is not None),
+            own_parts={name: part.value for name, part in own.items()},
+            image=image.value if image else None,
+            strategy=strategy.value.model_copy(update=canary),
+            fleet=fleet.value.model_copy(update={"defaults": defaults.value}),
+            devices=_listed(raw_fleet.get("devices")),
+            unread_defaults=defaults.unread,
+            has_all_targets="targets" not in unread,
+            has_all_devices=not {"devices", "inventory"} & fleet.unread,
+            registry_is_said=image is None or "registry" not in image.unread,
+            problems=tuple(document.lines(image.more, Deployment, ("image",))) if image else (),
+        )
+
+
+# What stands in for what an image has to have, and for what does not fit together in it.
+_IMAGE: Mapping[str, Mapping[str, object]] = {
+    "missing": {"repository": "unnamed", "smoke": ["unsaid"]},
+    "together": {"ports": []},
+}
+
+
+def _part(model: type[RowT], raw: object) -> yamlfile.Salvaged[RowT]:
+    """Return what can be read of a part of which all keys may be left out."""
+    found = yamlfile.salvage(model, raw)
+    return found or yamlfile.Salvaged(model(), frozenset(model.model_fields))
+
+
+def _target_row(raw: object) -> TargetRow | None:
+    """Return a row of `targets`, unless what it makes is among what cannot be read."""
+    found = yamlfile.salvage(TargetRow, raw)
+    return found.value if found and not found.unread & {"arch", "platform"} else None
+
+
+@dataclass(frozen=True)
 class Problem:
     """Something that does not fit together, and the key at which it stands."""
 
@@ -118,42 +207,61 @@ def load_fleet(path: Path, catalog: Catalog) -> tuple[Deployment, Fleet]:
 
 
 def _load(path: Path, catalog: Catalog, *, inventory: bool) -> tuple[Deployment, Fleet]:
-    if problem := why_no_file(path):
-        raise ConfigError(f"{path} {problem}", fix="name a deploy.yaml with --deploy FILE")
+    _require_file(path)
     document = yamlfile.read(path)
-    problems: list[str] = []
+    problems = [*document.repeated]
     deployment: Deployment | None = None
-    targets: list[Target] = []
     try:
         deployment = Deployment.model_validate(document.data)
+        readable = Readable.of(deployment)
     except ValidationError as error:
         problems += document.problems(error, Deployment)
-        problems += _lines(document, _problems_of_what_can_be_read(document, catalog))
-    else:
-        problems += _lines(document, _problems(deployment, path, catalog, targets))
-    fleet = _mapped(_mapped(document.data).get("fleet"))
-    plan = deployment.fleet if deployment else _read(FleetPlan, {**fleet, "devices": []})
-    if plan is not None:
-        assembly = Assembly(document, plan, catalog, targets if deployment else None)
-        # What is wrong with these rows themselves was told with the model's problems.
-        rows, _ = own_rows(
-            document,
-            deployment.fleet.devices if deployment else _listed(fleet.get("devices")),
-            ("fleet", "devices"),
-        )
-        if inventory and plan.inventory is not None:
-            more, wrong = _of_inventory(document, plan.inventory)
-            rows += more
-            problems += wrong
-        devices = assembly.devices(rows)
-        if inventory or plan.inventory is None:
-            assembly.refuse_unknown_members()
-            if deployment and not deployment.strategy.canary.percent:
-                assembly.refuse_more_canaries(deployment.strategy.canary.amount, len(rows))
-        problems += assembly.problems
+        readable = Readable.salvaged(document)
+        problems += readable.problems
+    targets: list[Target] = []
+    wrong = [*_target_problems(readable, catalog, targets)]
+    all_targets = readable.has_all_targets and not wrong
+    problems += _lines(document, [*wrong, *_problems(readable, path, catalog, targets)])
+    assembly = Assembly(
+        document,
+        readable.fleet,
+        catalog,
+        targets if all_targets else None,
+        readable.unread_defaults,
+        readable.has_all_devices,
+    )
+    # What is wrong with these rows at first sight was told with the model's problems.
+    rows, told = own_rows(document, readable.devices, ("fleet", "devices"), told=True)
+    problems += told
+    if inventory and readable.fleet.inventory is not None:
+        more, told = _of_inventory(document, readable.fleet.inventory)
+        assembly.whole = assembly.whole and bool(more or not told)
+        rows += more
+        problems += told
+    devices = assembly.devices(rows)
+    if inventory or readable.fleet.inventory is None:
+        assembly.refuse_unknown_members()
+        canary = readable.strategy.canary
+        if not canary.percent:
+            assembly.refuse_more_canaries(canary.amount, len(rows))
+    problems += assembly.problems
     if deployment is None or problems:
-        raise FileError(path, problems)
+        raise FileError(path, problems, fix=_MEND)
     return deployment, Fleet(devices, tuple(targets))
+
+
+def _require_file(path: Path) -> None:
+    """Refuse a deploy.yaml that is no file.
+
+    Raises:
+        ConfigError: says where it was looked for.
+    """
+    if problem := why_no_file(path):
+        raise ConfigError(
+            f"{path} {problem}",
+            why="" if path.is_absolute() else f"it was looked for in {Path.cwd()}",
+            fix="name a deploy.yaml with --deploy FILE",
+        )
 
 
 def _of_inventory(document: Document, name: str) -> tuple[list[Placed], list[str]]:
@@ -192,6 +300,7 @@ def targets_file_of(path: Path) -> Path | None:
     Raises:
         ConfigError: deploy.yaml is not YAML, or names no file.
     """
+    _require_file(path)
     name = yamlfile.top_level(path, "targets_file")
     if name is None:
         return None
@@ -221,36 +330,18 @@ def matrix(targets: Sequence[Target]) -> dict[str, list[dict[str, str | bool]]]:
 
 
 def _problems(
-    deployment: Deployment, path: Path, catalog: Catalog, targets: list[Target]
+    readable: Readable, path: Path, catalog: Catalog, targets: Sequence[Target]
 ) -> Iterator[Problem]:
-    """Yield what does not fit together, and append the targets to `targets`."""
-    if "==" not in deployment.project and not (path.parent / deployment.project).exists():
+    """Yield what does not fit together, but for `targets` and `fleet`."""
+    project = readable.project
+    if "==" not in project and not (path.parent / project).exists():
         message = (
-            f"there is no folder or sdist {deployment.project!r} here, and a requirement in this "
+            f"there is no folder or sdist {project!r} here, and a requirement in this "
             "file names its exact version (torch-scatter==2.1.2)"
         )
         yield Problem(("project",), message)
-    yield from _target_problems(enumerate(deployment.targets), catalog, targets)
-    yield from _own_problems(deployment.own_parts, catalog)
-    yield from _image_problems(deployment, catalog, targets)
-
-
-def _problems_of_what_can_be_read(document: Document, catalog: Catalog) -> Iterator[Problem]:
-    """Yield what does not fit together in a file that has wrong keys or values besides."""
-    data = _mapped(document.data)
-    read = [
-        (number, _read(TargetRow, row)) for number, row in enumerate(_listed(data.get("targets")))
-    ]
-    yield from _target_problems([(n, row) for n, row in read if row is not None], catalog, [])
-    own = {name: _read(OwnPaths, row) for name, row in _mapped(data.get("own_parts")).items()}
-    yield from _own_problems({name: row for name, row in own.items() if row is not None}, catalog)
-
-
-def _read(model: type[RowT], row: object) -> RowT | None:
-    try:
-        return model.model_validate(row)
-    except ValidationError:
-        return None
+    yield from _own_problems(readable.own_parts, catalog)
+    yield from _image_problems(readable, catalog, targets)
 
 
 def _listed(value: object) -> list[object]:
@@ -262,12 +353,14 @@ def _mapped(value: object) -> dict[str, object]:
 
 
 def _target_problems(
-    rows: Iterable[tuple[int, TargetRow]], catalog: Catalog, targets: list[Target]
+    readable: Readable, catalog: Catalog, targets: list[Target]
 ) -> Iterator[Problem]:
     """Yield what is wrong with the rows, and append their targets to `targets`."""
-    for number, row in rows:
+    for number, row in readable.targets:
         try:
-            made = resolve(catalog, arch=row.arch, platform=row.platform, fat=row.fat, said="arch")
+            made = resolve(
+                catalog, arch=row.arch, platform=row.platform, fat=row.fat, said=WITHOUT_OPTION
+            )
         except ConfigError as error:
             unknown = row.platform not in {platform.name for platform in catalog.platforms}
             yield Problem(("targets", number, "platform" if unknown else "arch"), one_line(error))
@@ -290,9 +383,9 @@ def _own_problems(own_parts: Mapping[str, OwnPaths], catalog: Catalog) -> Iterat
 
 
 def _image_problems(
-    deployment: Deployment, catalog: Catalog, targets: Sequence[Target]
+    readable: Readable, catalog: Catalog, targets: Sequence[Target]
 ) -> Iterator[Problem]:
-    image = deployment.image
+    image, strategy = readable.image, readable.strategy
     if image is None:
         return
     for name in image.base:
@@ -303,9 +396,9 @@ def _image_problems(
     if len(targets) > 1 and "{target}" not in image.tag and "{wheel}" not in image.tag:
         message = f"{image.tag!r} gives {len(targets)} targets one tag; put {{target}} into it"
         yield Problem(("image", "tag"), message)
-    if deployment.strategy.swap == "beside" and (image.ports or image.network == "host"):
+    if strategy.swap == "beside" and (image.ports or image.network == "host"):
         message = "two containers beside each other cannot have the same ports of the device"
         yield Problem(("strategy", "swap"), message)
-    if deployment.strategy.transfer == "registry" and not image.registry:
+    if strategy.transfer == "registry" and not image.registry and readable.registry_is_said:
         message = "devices pull from a registry, and `image.registry` does not name one"
         yield Problem(("strategy", "transfer"), message)

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from jetship.errors import ConfigError
 from jetship.targets.arch import Arch
+from jetship.targets.catalog import Catalog
 from jetship.targets.model import Board, Target, parse_target_id
 from jetship.targets.words import TextOrNumber, Word
 from jetship.yamlfile import Strict
@@ -147,6 +148,16 @@ def target_for(name: str | None, board: Board, targets: Sequence[Target]) -> Tar
         f"no target has {board.arch}, the arch of the board {board.name!r}",
         fix=f"add `arch: {board.arch}` to targets",
     )
+
+
+def refuse_unknown_target(name: str, catalog: Catalog) -> None:
+    """Refuse a target that no deploy.yaml could have.
+
+    Raises:
+        ConfigError: it is no target id, or its platform is not known.
+    """
+    platform = name.partition("/")[2] if "/" in name else parse_target_id(name)[1]
+    catalog.platform(platform)
 
 
 def _named_target(name: str, board: Board, targets: Sequence[Target]) -> Target:

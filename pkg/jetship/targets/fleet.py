@@ -18,6 +18,7 @@ from jetship.targets.device import (
     Device,
     DeviceRow,
     Reached,
+    refuse_unknown_target,
     target_for,
 )
 from jetship.targets.inventory import Placed
@@ -95,18 +96,22 @@ class Assembly:
         document: deploy.yaml, where `fleet.defaults` and `fleet.groups` stand.
         plan: its `fleet`.
         catalog: the known boards.
-        targets: the targets of deploy.yaml; None where they cannot be read, and then whether a
-            device has one is left open.
+        targets: the targets of deploy.yaml; None where not all of them can be read, and then
+            whether a device has one is left open.
+        unread: the keys of `fleet.defaults` that are there and could not be read.
+        whole: whether all rows could be found; else nobody can say what is not among them.
     """
 
     document: Document
     plan: FleetPlan
     catalog: Catalog
     targets: Sequence[Target] | None
+    unread: frozenset[str] = frozenset()
+    whole: bool = True
     problems: dict[str, None] = field(default_factory=dict)
     _seen: dict[str, Placed] = field(default_factory=dict)
     _boards: dict[str, "Board | _Misfit"] = field(default_factory=dict)
-    _targets: dict[tuple[str | None, str], "Target | _Misfit"] = field(default_factory=dict)
+    _targets: dict[tuple[str | None, str], "Target | _Misfit | None"] = field(default_factory=dict)
     _files: dict[Path, bool] = field(default_factory=dict)
 
     def devices(self, rows: Iterable[Placed]) -> tuple[Device, ...]:
@@ -117,6 +122,8 @@ class Assembly:
 
     def refuse_unknown_members(self) -> None:
         """Note what `fleet.groups` names and the rows so far do not."""
+        if not self.whole:
+            return
         for group, names in self.plan.groups.items():
             for number, name in enumerate(names):
                 if name not in self._seen:
@@ -127,7 +134,7 @@ class Assembly:
 
     def refuse_more_canaries(self, canaries: int, devices: int) -> None:
         """Note that more devices are to be canaries than there are."""
-        if 0 < devices < canaries:
+        if self.whole and 0 < devices < canaries:
             place = self.document.place(("strategy", "canary"))
             self._problem(place, f"{canaries} canaries, and the fleet has {devices} devices")
 
@@ -144,7 +151,9 @@ class Assembly:
     def _device(self, placed: Placed, groups: Mapping[str, list[str]]) -> Device | None:
         row, defaults = placed.row, self.plan.defaults
         before = len(self.problems)
-        first = self._seen.setdefault(row.name, placed)
+        named = "name" not in placed.unread
+        self.whole = self.whole and named
+        first = self._seen.setdefault(row.name, placed) if named else placed
         if first is not placed:
             message = f"a device named {row.name!r} is there already ({first.place('name')})"
             self._problem(placed.place("name"), message)
@@ -152,7 +161,7 @@ class Assembly:
         address = self._address(placed)
         identity = self._file(placed, "identity")
         known_hosts = self._file(placed, "known_hosts")
-        if len(self.problems) > before or not (board and target and address):
+        if len(self.problems) > before or placed.unread or not (board and target and address):
             return None
         return Device(
             name=row.name,
@@ -173,11 +182,17 @@ class Assembly:
             return self.document.place(("fleet", "defaults", key))
         return placed.place(key)
 
+    def _is_open(self, placed: Placed, *keys: str) -> bool:
+        """Return whether one of these keys is given where it could not be read."""
+        return bool({*keys} & (placed.unread | self.unread))
+
     def _address(self, placed: Placed) -> Address | None:
         row, defaults = placed.row, self.plan.defaults
         if row.address is not None:
             return Address.parse(row.address)
         user = row.user or defaults.user
+        if user is None and self._is_open(placed, "user", "address"):
+            return None
         if user is None:
             self._problem(
                 placed.place("host"),
@@ -190,22 +205,23 @@ class Assembly:
         row, defaults = placed.row, self.plan.defaults
         name, target = row.board or defaults.board, row.target or defaults.target
         if name is None:
-            self._problem(
-                placed.place("name"),
-                f"{row.name} has no board; add `board:` to it or to fleet.defaults",
-            )
+            if not self._is_open(placed, "board"):
+                self._problem(
+                    placed.place("name"),
+                    f"{row.name} has no board; add `board:` to it or to fleet.defaults",
+                )
             return None, None
         board = self._board(name)
         if isinstance(board, _Misfit):
             self._problem(self._place(placed, "board"), board.message)
             return None, None
-        if self.targets is None:
+        if target is None and (self.targets is None or self._is_open(placed, "target")):
             return board, None
         found = self._target(target, board)
         if isinstance(found, _Misfit):
             key = "board" if target is None else "target"
             self._problem(self._place(placed, key), found.message)
-            return board, None
+            found = None
         return board, found
 
     # A fleet of thousands has a handful of boards and targets: each is looked up once.
@@ -218,11 +234,15 @@ class Assembly:
                 self._boards[name] = _Misfit(one_line(error))
         return self._boards[name]
 
-    def _target(self, name: str | None, board: Board) -> "Target | _Misfit":
+    def _target(self, name: str | None, board: Board) -> "Target | _Misfit | None":
         key = (name, board.name)
         if key not in self._targets:
             try:
-                self._targets[key] = target_for(name, board, self.targets or ())
+                if self.targets is not None:
+                    self._targets[key] = target_for(name, board, self.targets)
+                else:
+                    refuse_unknown_target(str(name), self.catalog)
+                    self._targets[key] = None
             except ConfigError as error:
                 self._targets[key] = _Misfit(one_line(error))
         return self._targets[key]

@@ -35,17 +35,34 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "labels": ("jetship_labels",),
 }
 _OURS = frozenset(name for names in VARIABLES.values() for name in names if "jetship" in name)
+# Of Ansible's connections, without the name of their collection.
+_BY_SSH = frozenset({"ssh", "smart", "paramiko", "paramiko_ssh", "libssh"})
 _OF_EVERYBODY = frozenset({"all", "ungrouped"})
+_FORMS = (
+    "write a line for each device, `- {name: one, address: user@host, board: orin}`, or name an "
+    "inventory of Ansible's"
+)
 _EXPORT = "ansible-inventory -i {path} --list > fleet.json, and name that file"
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A device's row, where each of its keys stands, and the folder of the file that has it."""
+    """A device's row, where each of its keys stands, and the folder of the file that has it.
+
+    `unread` has the keys that are there and could not be read; there is no device of such a row.
+    """
 
     row: DeviceRow
     place: Callable[[str], str]
     folder: Path
+    unread: frozenset[str] = frozenset()
+
+
+# What stands in for what cannot be read of a row.
+_NO_NAME: Mapping[str, object] = {"name": "unnamed"}
+_NO_ADDRESS: Mapping[str, object] = {
+    "address": "nobody@nowhere", "host": None, "user": None, "port": None
+}  # fmt: skip
 
 
 def read_inventory(path: Path) -> tuple[list[Placed], list[str]]:
@@ -61,30 +78,55 @@ def read_inventory(path: Path) -> tuple[list[Placed], list[str]]:
             fix = f"that is Ansible's INI form; say {_EXPORT.format(path=path)}"
             raise ConfigError(error.what, why=error.why, fix=fix) from error
         raise
-    if isinstance(document.data, list):
-        return own_rows(document, document.data, ())
-    if isinstance(document.data, dict) and isinstance(document.data.get("devices"), list):
+    found, problems = _read(document)
+    return found, [*document.repeated, *problems]
+
+
+def _read(document: Document) -> tuple[list[Placed], list[str]]:
+    data, path = document.data, document.path
+    if isinstance(data, list):
+        return own_rows(document, data, ())
+    if isinstance(data, dict) and isinstance(data.get("devices"), list):
         place = document.place(("devices",))
         return [], [f"{place}: an inventory of devices is the list alone, without a key above it"]
-    if isinstance(document.data, dict) and document.data:
+    if isinstance(data, dict) and isinstance(data.get("plugin"), str):
+        place, export = document.place(("plugin",)), _EXPORT.format(path=path)
+        why = f"the plugin {data['plugin']!r} is one that Ansible itself runs"
+        return [], [f"{place}: {why}; let it write down what it finds: {export}"]
+    if isinstance(data, dict) and data:
         return _Ansible(document).devices()
-    return [], [f"{path}: it is neither a list of devices nor an inventory of Ansible's"]
+    what = "it is empty" if not data else "it is neither a list of devices nor Ansible's inventory"
+    return [], [f"{path}: {what}; {_FORMS}"]
 
 
 def own_rows(
-    document: Document, rows: Sequence[object], at: Location
+    document: Document, rows: Sequence[object], at: Location, *, told: bool = False
 ) -> tuple[list[Placed], list[str]]:
-    """Return the devices of a list in deploy.yaml's own form, and what is wrong with the others."""
+    """Return the devices of a list in deploy.yaml's own form, and what is wrong with them.
+
+    Args:
+        document: has the list.
+        rows: of the list.
+        at: where in the document it is.
+        told: what is wrong at first sight is told by somebody else.
+    """
     found, problems = [], []
     for number, raw in enumerate(rows):
         here = (*at, number)
+        place, folder = _placer(document, here), document.path.parent
         try:
-            row = DeviceRow.model_validate(raw)
+            found.append(Placed(DeviceRow.model_validate(raw), place, folder))
         except ValidationError as error:
-            problems += document.problems(error, DeviceRow, here)
-        else:
-            found.append(Placed(row, _placer(document, here), document.path.parent))
+            problems += [] if told else document.problems(error, DeviceRow, here)
+            part = _salvaged(raw)
+            if part is not None:
+                problems += document.lines(part.more, DeviceRow, here)
+                found.append(Placed(part.value, place, folder, part.unread))
     return found, problems
+
+
+def _salvaged(raw: object) -> yamlfile.Salvaged[DeviceRow] | None:
+    return yamlfile.salvage(DeviceRow, raw, missing=_NO_NAME, together=_NO_ADDRESS)
 
 
 def _placer(document: Document, at: Location) -> Callable[[str], str]:
@@ -130,7 +172,7 @@ class _Ansible:
             self._host(name, at).variables |= self._variables(variables, at)
         self._refuse_folders()
         if not self._hosts and not self._problems:
-            self._problem((), "it has no hosts")
+            self._problem((), f"it has no hosts; {_FORMS}")
         if self._has_a_loop():
             return [], [*self._problems]
         found = [row for name in self._hosts for row in self._device(name)]
@@ -257,6 +299,7 @@ class _Ansible:
         variables = self._of_groups(frozenset(groups)) | host.variables
         row: dict[str, Any] = {"name": name, "host": name}
         places: dict[str, Location] = {}
+        unread: frozenset[str] = frozenset()
         for key, names in VARIABLES.items():
             spelled = next((one for one in names if one in variables), None)
             if spelled is None:
@@ -264,22 +307,40 @@ class _Ansible:
             value, at = variables[spelled]
             if isinstance(value, str) and "{{" in value:
                 self._problem(at, f"{spelled} is a template, which only Ansible itself fills in")
+                unread |= {key}
             elif spelled != "ansible_python_interpreter" or not str(value).startswith("auto"):
                 row[key], places[key] = value, at
+        self._refuse_other_ways(variables)
         row["groups"] = sorted(groups - _OF_EVERYBODY)
         try:
             device = DeviceRow.model_validate(row)
         except ValidationError as error:
-            for detail in error.errors():
+            part = _salvaged(row)
+            for detail in (*error.errors(), *(part.more if part else ())):
                 key = str(detail["loc"][0]) if detail["loc"] else ""
                 said = VARIABLES[key][0] if key in places else name
                 place = places.get(key, host.at)
                 self._problem(place, f"{said}: {yamlfile.sentence(detail)}")
-            return
+            if part is None:
+                return
+            device, unread = part.value, unread | part.unread
         document = self._document
         yield Placed(
-            device, lambda key: document.place(places.get(key, host.at)), document.path.parent
+            device,
+            lambda key: document.place(places.get(key, host.at)),
+            document.path.parent,
+            unread,
         )
+
+    def _refuse_other_ways(self, variables: Mapping[str, tuple[object, Location]]) -> None:
+        """Refuse hosts that Ansible reaches otherwise: here they would be asked by SSH."""
+        value, at = variables.get("ansible_connection", ("ssh", ()))
+        if str(value).rpartition(".")[2] not in _BY_SSH:
+            self._problem(
+                at,
+                f"ansible_connection: {value!r} is another way than SSH, and deploy.yaml's devices "
+                "are reached by SSH alone; leave the host out, or say ssh",
+            )
 
 
 def expand_range(pattern: str) -> Iterator[str]:

@@ -12,6 +12,8 @@ from jetship.targets.catalog import Catalog
 from jetship.targets.model import CPU_ONLY, Board, Platform, Target, parse_target_id
 
 DEFAULT_PLATFORM = "debian-12"
+# Said of an arch that stands in deploy.yaml, where its place is told.
+WITHOUT_OPTION = "arch"
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,8 @@ class _Entry:
     said: str
 
     def __str__(self) -> str:
+        if self.said == WITHOUT_OPTION:
+            return self.said
         return f"{self.said} entry {self.position}"
 
 

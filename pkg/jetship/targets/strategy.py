@@ -5,7 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import (
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 
 from jetship.targets.words import Word
 from jetship.yamlfile import Strict
@@ -39,11 +46,13 @@ def _share(value: object, least: int) -> Share:
     return found
 
 
-def _waves(value: object) -> tuple[Share, ...]:
-    rows = list(value) if isinstance(value, list | tuple) else [value]
-    if not rows:
+def _waves(value: object, validate: ValidatorFunctionWrapHandler) -> tuple[Share, ...]:
+    if not isinstance(value, list | tuple):
+        return (_share(value, 1),)
+    if not value:
         raise ValueError("a list of waves has at least one size")
-    return tuple(_share(row, 1) for row in rows)
+    sizes: tuple[Share, ...] = validate(value)
+    return sizes
 
 
 def _pause(value: object) -> float | Literal["confirm"]:
@@ -74,8 +83,8 @@ _CanarySize = Annotated[
     WithJsonSchema(_size_schema(0)),
 ]
 _WaveSizes = Annotated[
-    tuple[Share, ...],
-    PlainValidator(_waves),
+    tuple[Annotated[Share, PlainValidator(lambda value: _share(value, 1))], ...],
+    WrapValidator(_waves),
     PlainSerializer(lambda shares: [str(share) for share in shares]),
     WithJsonSchema(
         {

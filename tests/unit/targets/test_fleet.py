@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from jetship.errors import ConfigError, NothingSelectedError
 from jetship.targets.catalog import Catalog
-from jetship.targets.deployment import load_deployment, load_fleet
+from jetship.targets.deployment import load_deployment, load_fleet, targets_file_of
 from jetship.targets.device import Address
 
 CATALOG = Catalog.load()
@@ -39,7 +39,8 @@ def load(folder, fleet=PLAIN, **files):
 def problems(folder, fleet, **files):
     with pytest.raises(ConfigError) as caught:
         load(folder, fleet, **files)
-    return str(caught.value).replace(f"{folder}/", "")
+    assert caught.value.fix
+    return caught.value.what.replace(f"{folder}/", "")
 
 
 def test_a_device_has_what_it_says_and_else_the_defaults(tmp_path):
@@ -121,14 +122,83 @@ def test_problems_of_both_files_come_at_once_each_with_its_own_place(tmp_path):
     )
     more = "- {name: a, host: c, board: tx2}\n- {name: d, board: tx2}\n"
     said = problems(tmp_path, fleet, **{"more.yaml": more}).splitlines()
-    assert said[0] == "deploy.yaml has 5 problems"
+    assert said[0] == "deploy.yaml has 6 problems"
     assert [line.split(": ")[0].strip() for line in said[1:]] == [
         "deploy.yaml:6:32",
+        "deploy.yaml:6:46",
         "deploy.yaml:6:55",
         "deploy.yaml:7:12",
         "more.yaml:1:4",
         "more.yaml:2:3",
     ]
+
+
+WRONG_ALL_OVER = """\
+targets: [{arch: 8.7, colour: red}, {arch: 9.9}, {arch: 6.2, platform: nope, fat: maybe}]
+project: nowhere
+version: 1
+version: 1
+image: {repository: acme/ops, colour: red, smoke: ["true"], ports: [80:80], network: host}
+health: {interval: often}
+strategy: {canary: 9, wave: [1, 150%, 0], colour: red}
+fleet:
+  defaults: {user: ops, port: many, identity: nokey}
+  devices:
+    - {name: a, host: a, board: orinn, colour: red}
+    - {name: a, host: a, board: orin, target: sm87-nope}
+    - {name: c, board: orin, colour: red}
+    - {name: d, host: d, port: 0}
+    - {name: e, hots: e, bord: orin}
+  groups: {lab: [x]}
+"""
+
+
+def test_one_look_finds_all_problems_whatever_else_is_wrong(tmp_path):
+    (tmp_path / "deploy.yaml").write_text(WRONG_ALL_OVER)
+    with pytest.raises(ConfigError) as caught:
+        load_fleet(tmp_path / "deploy.yaml", CATALOG)
+    rows = caught.value.what.replace(f"{tmp_path}/deploy.yaml:", "").splitlines()[1:]
+    told = [line.strip() for line in rows]
+    for said in (
+        "1:23: unknown key 'targets.0.colour'",
+        "1:38: arch: no GPU of compute capability 9.9",
+        "1:62: platform 'nope' is not known",
+        "1:78: targets.2.fat: 'maybe' is neither",
+        "2:1: there is no folder or sdist 'nowhere'",
+        "4:1: key 'version' is given twice",
+        "5:31: unknown key 'image.colour'",
+        "5:1: ports are not published with network: host",
+        "6:10: health.interval: 'often' is not a number",
+        "7:12: 9 canaries, and the fleet has 5 devices",
+        "7:33: strategy.wave.1: '150%' is not between 1 and 100%",
+        "7:39: strategy.wave.2: 0 is not between 1 and 100%",
+        "7:43: unknown key 'strategy.colour'",
+        "9:25: fleet.defaults.port: 'many' is not a whole number",
+        "9:37: there is no file 'nokey' here",
+        "11:26: board 'orinn' is not known; did you mean 'orin'?",
+        "11:40: unknown key 'fleet.devices.0.colour'",
+        "12:8: a device named 'a' is there already",
+        "12:39: platform 'nope' is not known",
+        "13:7: a device has an `address: user@host`, or a `host`",
+        "13:30: unknown key 'fleet.devices.2.colour'",
+        "14:8: d has no board",
+        "14:26: fleet.devices.3.port: 0 is less than 1",
+        "15:17: unknown key 'fleet.devices.4.hots'; did you mean 'host'?",
+        "15:26: unknown key 'fleet.devices.4.bord'; did you mean 'board'?",
+        "16:18: there is no device 'x'",
+    ):
+        assert any(line.startswith(said) for line in told), (said, told)
+        told = [line for line in told if not line.startswith(said)]
+    assert told == [], "nothing that only follows from the others"
+
+
+def test_a_file_that_is_not_there_is_told_with_where_it_was_looked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for read in (targets_file_of, lambda path: load_fleet(path, CATALOG)):
+        with pytest.raises(ConfigError) as caught:
+            read(Path("nofile.yaml"))
+        assert caught.value.why == f"it was looked for in {tmp_path}"
+        assert "--deploy FILE" in caught.value.fix
 
 
 def test_tasks_that_need_no_devices_do_not_need_the_inventory(tmp_path):

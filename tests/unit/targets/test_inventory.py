@@ -113,12 +113,31 @@ def test_problems_of_a_list_come_all_at_once(tmp_path):
     assert places == ["1:4:", "2:3:", "2:12:", "2:4:", "3:3:"]
 
 
+def test_a_wrong_key_hides_nothing_else_of_its_row(tmp_path):
+    text = "- {name: a, colour: red}\n- {name: a, host: a, name: b}\n"
+    assert [line.split(" ")[0] for line in problems(write(tmp_path, text))] == [
+        "2:22:", "1:13:", "1:3:",
+    ]  # fmt: skip
+    found, _ = read_inventory(write(tmp_path, "- {name: a, host: a, board: orinn, colour: red}\n"))
+    assert [(one.row.board, one.unread) for one in found] == [("orinn", {"colour"})]
+
+
+@pytest.mark.parametrize(("way", "count"), [("local", 1), ("ansible.builtin.ssh", 0), ("smart", 0)])
+def test_hosts_that_are_not_reached_by_ssh_are_not_passed_over(tmp_path, way, count):
+    text = f"all:\n  hosts:\n    a: {{ansible_connection: {way}, ansible_user: o}}\n"
+    found = problems(write(tmp_path, text))
+    assert len(found) == count
+    assert all("3:9: ansible_connection: 'local' is another way than SSH" in one for one in found)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("devices: [{name: a}]\n", "without a key above it"),
-        ("just text\n", "neither a list of devices nor an inventory"),
-        ("all: {hosts: {}}\n", "it has no hosts"),
+        ("just text\n", "neither a list of devices nor Ansible's inventory"),
+        ("all: {hosts: {}}\n", "it has no hosts; write a line for each device"),
+        ("", "it is empty; write a line for each device, `- {name: one, address: user@host"),
+        ("plugin: aws_ec2\nregions: [x]\n", "1:1: the plugin 'aws_ec2' is one that Ansible itself"),
         ("all: [a]\n", "is a mapping with hosts, children or vars"),
     ],
 )

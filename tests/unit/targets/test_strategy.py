@@ -55,6 +55,13 @@ def test_what_no_rollout_can_do_is_refused(key, value, said):
         Strategy.model_validate({key: value})
 
 
+def test_each_wrong_wave_is_told_at_its_own_place():
+    with pytest.raises(ValidationError) as caught:
+        Strategy.model_validate({"wave": [1, "150%", 0]})
+    places = [detail["loc"] for detail in caught.value.errors()]
+    assert places == [("wave", 1), ("wave", 2)]
+
+
 def test_pauses_are_seconds_or_a_question():
     assert Strategy.model_validate({"pause": "2.5"}).pause == 2.5
     assert Strategy.model_validate({"pause": "confirm"}).pause == "confirm"
