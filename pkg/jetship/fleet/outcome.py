@@ -78,7 +78,11 @@ def _steps(plan: Plan, wrong: Mapping[str, Standing]) -> Iterator[str]:
 
 def document(plan: Plan, state: State) -> dict[str, Any]:
     """Return it as JSON has it."""
-    waves = {name: number for number, wave in enumerate(plan.waves) for name in wave.devices}
+    waves = {
+        name: plan.wave_number(index)
+        for index, wave in enumerate(plan.waves)
+        for name in wave.devices
+    }
     images = {image.target: image for image in plan.images}
     rows = []
     for device in plan.devices:

@@ -137,6 +137,10 @@ class Plan:
         """The results that the plan wants."""
         return GOOD if self.action == "deploy" else frozenset({"reverted", "already"})
 
+    def wave_number(self, index: int) -> int:
+        """Return what people call the wave at that place: the first behind the canaries is 1."""
+        return index + (0 if self.waves[0].kind == "canary" else 1)
+
     @functools.cached_property
     def by_name(self) -> Mapping[str, PlannedDevice]:
         return {device.name: device for device in self.devices}

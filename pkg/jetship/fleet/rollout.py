@@ -32,14 +32,15 @@ class Rollout:
         journal: where it is written down.
         sessions: with the devices.
         work: what is done with one device.
-        confirm: asks whether the next wave may begin, with a sentence on what is done.
+        confirm: asks whether the next wave may begin, with a sentence on what is done; says why
+            not, or "".
     """
 
     plan: Plan
     journal: Journal
     sessions: Sessions
     work: OneDevice
-    confirm: Callable[[str], bool]
+    confirm: Callable[[str], str]
 
     def run(self) -> State:
         """Roll out, or go on with what was interrupted, and return how it ended.
@@ -113,7 +114,8 @@ class Rollout:
 
     def _waves(self) -> None:
         begun = False
-        for number, wave in enumerate(self.plan.waves):
+        for index, wave in enumerate(self.plan.waves):
+            number = self.plan.wave_number(index)
             devices = [
                 self.plan.by_name[name]
                 for name in wave.devices
@@ -142,10 +144,14 @@ class Rollout:
             return
         done = sum(one.result in GOOD for one in self._state.devices.values())
         told = f"{done} of {len(self.plan.devices)} devices have the image"
-        if not self.confirm(f"{told}; go on with wave {number}?"):
+        why = self.confirm(f"{told}; go on with wave {number}?")
+        if why:
             self.journal.write("interrupted")
             raise WaitsError(
-                f"{told}; wave {number} waits", fix="`invoke deploy --resume` goes on with it"
+                f"{told}; wave {number} waits",
+                why=why,
+                fix="`invoke status` shows what they run; `invoke deploy --resume` is the yes, and "
+                "goes on with it",
             )
 
     def _change(self, device: PlannedDevice) -> None:

@@ -68,6 +68,16 @@ def resume(folder: Path, catalog: Catalog, store: Store) -> tuple[Plan, State]:
         )
 
 
+def would_resume(folder: Path) -> tuple[Plan, State]:
+    """Return the plan that a resume would go on with, and how far it is; nothing is done.
+
+    Raises:
+        NothingSelectedError: there is none that did not end.
+    """
+    state = read(unfinished(folder))
+    return Plan.from_json(state.plan), state
+
+
 def _run(
     plan: Plan, catalog: Catalog, store: Store, journal_of: Callable[[Listener], Journal]
 ) -> State:

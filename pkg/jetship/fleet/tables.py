@@ -10,23 +10,44 @@ from rich.text import Text
 
 from jetship import console
 from jetship.check.text import plain
+from jetship.fleet.journal import State
 from jetship.fleet.plan import Plan
 from jetship.fleet.status import HEAD, Answer
 
 WATCH_SECONDS = 5
 
 
-def plan_text(plan: Plan) -> str:
-    """Return which device gets what, and when, a line each."""
+def plan_text(plan: Plan, state: State | None = None) -> str:
+    """Return which device gets what, and when, a line each.
+
+    Args:
+        plan: of the rollout.
+        state: what has become of it so far, where it would go on.
+    """
     names = {image.target: image.name for image in plan.images}
+    back = f"what it had before{f' ({plan.to})' if plan.to else ''}"
     rows = []
-    for number, wave in enumerate(plan.waves):
-        title = "canary" if wave.kind == "canary" else str(number)
+    for index, wave in enumerate(plan.waves):
+        title = "canary" if wave.kind == "canary" else str(plan.wave_number(index))
         for name in wave.devices:
             one = plan.by_name[name]
-            image = names.get(one.target, "no image")
-            rows.append([title, name, one.address, one.board, one.target, image])
-    return plain(["wave", "device", "address", "board", "target", "image"], rows)
+            image = back if plan.action == "rollback" else names.get(one.target, "no image")
+            row = [title, name, one.address, one.board, one.target, image]
+            rows.append(row if state is None else [*row, _next_of(plan, state, name)])
+    head = ["wave", "device", "address", "board", "target", "image"]
+    return plain(head if state is None else [*head, "--resume"], rows)
+
+
+def _next_of(plan: Plan, state: State, device: str) -> str:
+    """Return what going on does with a device."""
+    one = state.devices[device]
+    if one.ordered or one.phase == "returning":
+        return "asks what came of its order"
+    if state.stopped and plan.strategy.rollback == "all" and one.result == "committed":
+        return "takes the image back"
+    if one.result is not None:
+        return f"leaves it: {one.result}"
+    return f"leaves it: {state.stopped}" if state.stopped else "begins with it"
 
 
 def show_status(answers: Sequence[Answer]) -> None:

@@ -94,16 +94,17 @@ class Watching:
         if event.get("logs"):
             console.text("\n".join(f"        | {row}" for row in event["logs"].splitlines()))
 
-    def confirm(self, told: str) -> bool:
-        """Ask whether the next wave may begin; where nobody can answer, it may not."""
+    def confirm(self, told: str) -> str:
+        """Ask whether the next wave may begin, and return why not: "" is a yes."""
         if not (console.stderr.is_terminal and sys.stdin.isatty()):
-            return False
+            return "`pause: confirm` asks before each wave, and there is no terminal to ask on"
         if self.live:
             self.live.stop()
         answer = console.stderr.input(Text(f"{told} [y/N] "))
         if self.live:
             self.live.start()
-        return answer.strip().lower() in ("y", "yes")
+        yes = answer.strip().lower() in ("y", "yes")
+        return "" if yes else f"the answer was {answer.strip() or 'no'}"
 
     def __rich__(self) -> Table:
         table = Table(box=None, pad_edge=False)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from jetship.fleet.plan import Plan
     from jetship.fleet.planning import Request
 
+DRY_HELP = "only print which device would get what and when; no device is asked"
 SELECT_HELP = {
     "group": "only devices of this group, or of several: A,B (default: all devices)",
     "device": "only this device, or these: A,B; beside those of --group",
@@ -43,7 +44,7 @@ SELECT_HELP = {
         "image": "the tag of the images, or the version of their wheels, where the engine has "
         "several of a target (default: those of the wheels in dist/)",
         "dist": DIST_HELP,
-        "dry": "only print which device would get what and when; no device is asked",
+        "dry": DRY_HELP,
         "resume": "go on with the newest rollout of this deploy.yaml, which did not end",
     },
 )
@@ -80,7 +81,10 @@ def deploy(
     store = Store(default_root())
     folder = planning.journal_folder(Path(deploy))
     if resume:
-        _refuse_with_resume(group=group, device=device, image=image, dry=dry)
+        _refuse_with_resume(group=group, device=device, image=image)
+        if dry:
+            _show_resumed(*running.would_resume(folder), json=json)
+            return
         _tell(*running.resume(folder, catalog, store), json=json)
         return
     request = _request(catalog, deploy, group, device)
@@ -146,6 +150,7 @@ def status(
         **SELECT_HELP,
         "to": "a rollout, such as 20261130T081500Z: the images that it brought (default: what "
         "each device had before)",
+        "dry": DRY_HELP,
     },
 )
 def rollback(
@@ -156,6 +161,7 @@ def rollback(
     device: str = "",
     to: str = "",
     deploy: str = str(DEPLOY_FILE),
+    dry: bool = False,
     json: bool = False,
 ) -> None:
     """Bring devices back to what they had before, or to what a former rollout brought.
@@ -174,6 +180,9 @@ def rollback(
     catalog = known.catalog(deploy)
     request = _request(catalog, deploy, group, device)
     plan = planning.plan_rollback(request, to=to)
+    if dry:
+        _show(plan, {}, json=json)
+        return
     folder = planning.journal_folder(Path(deploy))
     _tell(*running.begin(lambda: plan, folder, catalog, Store(default_root())), json=json)
 
@@ -234,6 +243,17 @@ def _show(plan: "Plan", lacking: "Mapping[str, JetshipError]", *, json: bool) ->
     error = cannot_start(lacking)
     if error is not None:
         raise Reported(error) if json else error
+
+
+def _show_resumed(plan: "Plan", state: "State", *, json: bool) -> None:
+    """Print what a resume would do."""
+    from jetship.fleet.outcome import document
+    from jetship.fleet.tables import plan_text
+
+    if json:
+        console.emit_json({"plan": plan.to_json(), "so_far": document(plan, state)})
+    else:
+        console.emit(plan_text(plan, state))
 
 
 def _tell(plan: "Plan", state: "State", *, json: bool) -> None:

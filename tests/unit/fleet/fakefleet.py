@@ -214,9 +214,9 @@ class FakeFleet:
         def wait(_event: threading.Event, seconds: float) -> None:
             self.waited.append(seconds)
 
-        def confirm(told: str) -> bool:
+        def confirm(told: str) -> str:
             self.asked.append(told)
-            return self.says
+            return "" if self.says else "the answer was no"
 
         sessions = Sessions(
             lambda device: self.members[device.name].open(),

@@ -61,8 +61,11 @@ def test_a_device_that_has_no_row_any_more_is_no_error(view, terminal):
     assert "| a" in terminal.getvalue()
 
 
-@pytest.mark.parametrize(("answer", "goes_on"), [("y\n", True), ("YES\n", True), ("\n", False)])
-def test_people_are_asked_before_a_wave(tmp_path, terminal, monkeypatch, answer, goes_on):
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [("y\n", ""), ("YES\n", ""), ("\n", "the answer was no"), ("eh\n", "the answer was eh")],
+)
+def test_people_are_asked_before_a_wave(tmp_path, terminal, monkeypatch, answer, why):
     class Typed(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -70,13 +73,13 @@ def test_people_are_asked_before_a_wave(tmp_path, terminal, monkeypatch, answer,
     monkeypatch.setattr(sys, "stdin", Typed(answer))
     with watching(FakeFleet.of(tmp_path, 1).plan()) as view:
         assert view.live is not None
-        assert view.confirm("1 of 2 done; go on?") is goes_on
+        assert view.confirm("1 of 2 done; go on?") == why
     assert "1 of 2 done; go on? [y/N]" in terminal.getvalue()
 
 
 def test_where_nobody_can_answer_no_wave_begins(view, terminal, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    assert view.confirm("go on?") is False
+    assert "there is no terminal to ask on" in view.confirm("go on?")
 
 
 def test_sizes_are_told_in_megabytes():

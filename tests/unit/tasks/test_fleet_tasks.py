@@ -181,14 +181,57 @@ def test_a_new_rollout_says_that_a_former_one_did_not_end(call, devices):
 
 
 def test_what_a_resume_has_answered_already_cannot_be_said(call, devices):
-    code, _, err = call("deploy", "--resume", "--group", "lab", "--dry")
-    assert (code, "--group and --dry would change it" in err) == (2, True)
+    code, _, err = call("deploy", "--resume", "--group", "lab", "--image", "1.0")
+    assert (code, "--group and --image would change it" in err) == (2, True)
+
+
+def test_what_a_resume_would_do_is_shown_and_not_done(call, devices):
+    assert call("deploy", "--resume", "--dry")[0] == 3
+    Path("deploy.yaml").write_text(DEPLOY.replace("wave: 2", "wave: 2, pause: confirm"))
+    call("deploy")
+    before = journal.journals(Path(".jetship/rollouts"))[0].read_bytes()
+    sessions = [device.sessions for device in devices.values()]
+    code, out, _ = call("deploy", "--resume", "--dry")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[1].startswith("canary  d0")
+    assert lines[1].endswith("leaves it: committed")
+    assert lines[2].startswith("1       d1")
+    assert lines[2].endswith("begins with it")
+    assert [device.sessions for device in devices.values()] == sessions
+    assert journal.journals(Path(".jetship/rollouts"))[0].read_bytes() == before
+    _, out, _ = call("deploy", "--resume", "--dry", "--json")
+    assert json.loads(out)["so_far"]["devices"][2]["result"] == "not begun"
+
+
+def test_a_dry_rollback_shows_who_would_go_back_and_asks_nobody(call, devices):
+    _, out, _ = call("deploy", "--json")
+    former = release(out)
+    sessions = [device.sessions for device in devices.values()]
+    code, out, _ = call("rollback", "--dry", "--device", "d1")
+    assert (code, len(out.splitlines())) == (0, 2)
+    assert out.splitlines()[1].startswith("1     d1")
+    assert out.splitlines()[1].endswith("what it had before")
+    code, out, _ = call("rollback", "--dry", "--to", former)
+    assert (code, out.count("acme/ops:2")) == (0, 3)
+    assert [device.sessions for device in devices.values()] == sessions
+    assert len(journal.journals(Path(".jetship/rollouts"))) == 1
+
+
+def test_the_first_wave_is_wave_1_without_canaries_too(call, devices):
+    Path("deploy.yaml").write_text(DEPLOY.replace("canary: 1", "canary: 0"))
+    assert [row.split()[0] for row in call("deploy", "--dry")[1].splitlines()[1:]] == [*"112"]
+    _, out, err = call("deploy", "--json")
+    assert "==> wave 1: 2 devices" in err
+    assert "==> wave 2: 1 device" in err
+    assert [row["wave"] for row in json.loads(out)["devices"]] == [1, 1, 2]
 
 
 def test_a_wave_that_nobody_confirms_waits(call, devices):
     Path("deploy.yaml").write_text(DEPLOY.replace("wave: 2", "wave: 2, pause: confirm"))
     code, _, err = call("deploy")
     assert (code, "1 of 3 devices have the image; wave 1 waits" in err) == (9, True)
+    assert "why: `pause: confirm` asks before each wave, and there is no terminal to ask on" in err
     assert call("deploy", "--resume")[0] == 0
 
 
