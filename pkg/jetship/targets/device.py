@@ -20,6 +20,8 @@ DEFAULT_PYTHON = "python3"
 _USER = r"[A-Za-z_][A-Za-z0-9_.-]*"
 _HOST = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 _IPV6 = r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*"
+_ADDRESS = rf"({_USER})@(?:\[([0-9A-Fa-f:.]+)\]|({_HOST}))(?::([0-9]+))?"
+_ADDRESS_FORM = Field(json_schema_extra={"pattern": f"^(?:{_ADDRESS})$"})
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 
@@ -38,7 +40,7 @@ class Address:
         Raises:
             ValueError: it is of another form, or the port is out of range.
         """
-        match = re.fullmatch(rf"({_USER})@(?:\[([0-9A-Fa-f:.]+)\]|({_HOST}))(?::(\d+))?", text)
+        match = re.fullmatch(_ADDRESS, text)
         if match is None:
             raise ValueError(f"{text!r} is not an address; write it as user@host or user@host:port")
         port = int(match[4]) if match[4] else DEFAULT_SSH_PORT
@@ -84,7 +86,7 @@ class DeviceRow(Reached):
 
     name: Annotated[str, Field(pattern=NAME)]
     """What the device is called in reports; no two have one name."""
-    address: Annotated[str, AfterValidator(_parses)] | None = None
+    address: Annotated[str, AfterValidator(_parses), _ADDRESS_FORM] | None = None
     """user@host or user@host:port, in place of host, user and port."""
     host: Annotated[str, Field(pattern=f"^(?:{_HOST}|{_IPV6})$")] | None = None
     """Its address or name, or an alias of ~/.ssh/config."""

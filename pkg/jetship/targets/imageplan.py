@@ -2,7 +2,7 @@
 
 import re
 import string
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -12,10 +12,22 @@ from jetship.yamlfile import Strict
 _HOST_PART = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?"
 _NAME_PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
 _VOLUME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+_MOUNT = rf"(?:/[^:]*|{_VOLUME}):/[^:]*(?::(?:ro|rw)?)?"
+_PORT = r"(?:[0-9.]+:|\[[0-9A-Fa-f:]+\]:)?([0-9]+):([0-9]+)(?:/(?:tcp|udp))?"
+_DEVICE = r"/dev/[^:\s]+(?::/dev/[^:\s]+(?::[rwm]{1,3})?)?"
+_USER = r"(?:[0-9]{1,9}|[a-z_][a-z0-9_-]*)(?::(?:[0-9]{1,9}|[a-z_][a-z0-9_-]*))?"
+_TAG = r"(?:[A-Za-z0-9_]|\{[^{}]+\})(?:[A-Za-z0-9_.-]|\{[^{}]+\})*"
+_REPOSITORY = rf"(?:{_HOST_PART}/)?{_NAME_PART}(?:/{_NAME_PART})*"
+_REGISTRY = rf"{_HOST_PART}(?:/{_NAME_PART})*"
 DEFAULT_TAG = "{version}-{target}"
 # Beside the wheels: which image each target has.
 INDEX_FILE = "images.json"
 TAG_WORDS = ("version", "target", "platform", "wheel")
+
+
+def _form(pattern: str) -> Any:
+    """Return what tells an editor the form of a text; how it is wrong, our own sentences say."""
+    return Field(json_schema_extra={"pattern": f"^(?:{pattern})$"})
 
 
 def _is_mount(text: str) -> str:
@@ -29,23 +41,20 @@ def _is_mount(text: str) -> str:
 
 
 def _is_port(text: str) -> str:
-    match = re.fullmatch(
-        r"(?:[0-9.]+:|\[[0-9A-Fa-f:]+\]:)?([0-9]+):([0-9]+)(?:/(?:tcp|udp))?", text
-    )
+    match = re.fullmatch(_PORT, text)
     if match is None or not all(0 < int(port) < 65536 for port in match.groups()):
         raise ValueError(f"{text!r} is not of the form 8080:80, which is DEVICE:CONTAINER[/udp]")
     return text
 
 
 def _is_device(text: str) -> str:
-    if not re.fullmatch(r"/dev/[^:\s]+(?::/dev/[^:\s]+(?::[rwm]{1,3})?)?", text):
+    if not re.fullmatch(_DEVICE, text):
         raise ValueError(f"{text!r} is not a device such as /dev/video0")
     return text
 
 
 def _is_user(text: str) -> str:
-    name = r"(?:[0-9]{1,9}|[a-z_][a-z0-9_-]*)"
-    if not re.fullmatch(rf"{name}(?::{name})?", text):
+    if not re.fullmatch(_USER, text):
         raise ValueError(f"{text!r} is not a user such as 1000, app or 1000:44")
     return text
 
@@ -64,19 +73,19 @@ def _is_tag(text: str) -> str:
     return text
 
 
-Mount = Annotated[str, AfterValidator(_is_mount)]
-Port = Annotated[str, AfterValidator(_is_port)]
-DeviceNode = Annotated[str, AfterValidator(_is_device)]
+Mount = Annotated[str, AfterValidator(_is_mount), _form(_MOUNT)]
+Port = Annotated[str, AfterValidator(_is_port), _form(_PORT)]
+DeviceNode = Annotated[str, AfterValidator(_is_device), _form(_DEVICE)]
 
 
 class ImagePlan(Strict):
     """How images are called, the command that shows that one works, and how they are run."""
 
-    repository: str
+    repository: Annotated[str, _form(_REPOSITORY)]
     """The image's name without registry and tag: acme/ops."""
-    registry: str = ""
+    registry: Annotated[str, _form(f"(?:{_REGISTRY})?")] = ""
     """Where images are pushed to and devices may pull from: registry.example:5000."""
-    tag: Annotated[str, AfterValidator(_is_tag)] = DEFAULT_TAG
+    tag: Annotated[str, AfterValidator(_is_tag), _form(_TAG)] = DEFAULT_TAG
     """The tag, with {version} of the wheel, {target}, {platform} and {wheel} (12 digits of its
     SHA-256)."""
     base: dict[str, Word] = Field(default_factory=dict)
@@ -98,7 +107,7 @@ class ImagePlan(Strict):
     """Published ports, ON-THE-DEVICE:IN-THE-CONTAINER[/udp]."""
     network: Literal["", "bridge", "host", "none"] = ""
     """The container's network (default: the engine's own, bridge)."""
-    user: str = ""
+    user: Annotated[str, _form(f"(?:{_USER})?")] = ""
     """The user in the container (default: the image's own, which is not root)."""
     shm_size: Annotated[str, Field(pattern=r"^(?:[1-9][0-9]*[kmg]?)?$")] = ""
     """The size of /dev/shm, such as 512m."""
@@ -106,7 +115,7 @@ class ImagePlan(Strict):
     @field_validator("repository")
     @classmethod
     def _is_repository(cls, name: str) -> str:
-        if not re.fullmatch(rf"(?:{_HOST_PART}/)?{_NAME_PART}(?:/{_NAME_PART})*", name):
+        if not re.fullmatch(_REPOSITORY, name):
             raise ValueError(
                 f"{name!r} is not an image repository such as jetship/jetops "
                 "(lower case, without a tag)"
@@ -116,7 +125,7 @@ class ImagePlan(Strict):
     @field_validator("registry")
     @classmethod
     def _is_registry(cls, name: str) -> str:
-        if name and not re.fullmatch(rf"{_HOST_PART}(?:/{_NAME_PART})*", name):
+        if name and not re.fullmatch(_REGISTRY, name):
             raise ValueError(f"{name!r} is not a registry such as registry.example:5000")
         return name
 

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -45,14 +46,15 @@ class _Plain(GenerateJsonSchema):
 def deployment_schema(catalog: Catalog) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a deploy.yaml.
 
-    Known boards and platforms are offered, and others allowed: `targets_file` may bring them.
+    Boards and platforms are the known ones; with `targets_file`, which may bring others, these are
+    only offered.
 
     Args:
         catalog: what is known.
     """
     schema = Deployment.model_json_schema(schema_generator=_Plain)
     names = {
-        "board": [board.name for board in catalog.boards],
+        "board": [name for board in catalog.boards for name in (board.name, *board.aliases)],
         "platform": [platform.name for platform in catalog.platforms],
     }
     texts = _descriptions(_models(Deployment))
@@ -65,7 +67,34 @@ def deployment_schema(catalog: Catalog) -> dict[str, Any]:
         body["description"] = " ".join(body.get("description", "").split())
         body.pop("title", None)
     head = {"$schema": GenerateJsonSchema.schema_dialect, "title": "deploy.yaml of jetship"}
-    return head | schema
+    return head | schema | _known_alone(names)
+
+
+def _known_alone(names: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Return the part by which a file without `targets_file` names only what is known.
+
+    The tool reads "Jetson Orin Nano" and jetson-orin-nano for orin-nano as well.
+    """
+    words = "|".join(re.escape(name).replace(r"\-", "[-_ ]") for name in names["board"])
+    folded = re.sub(
+        "[a-z]", lambda sign: f"[{sign[0].upper()}{sign[0]}]", f"(jetson[-_ ])?({words})"
+    )
+    # The message is what editors on VS Code's engine show in place of the pattern.
+    told = f"not a known board; known: {', '.join(names['board'])}"
+    board = {"properties": {"board": {"pattern": f"^(?:{folded})$", "patternErrorMessage": told}}}
+    platform = {"properties": {"platform": {"enum": names["platform"]}}}
+    by_platform = {"propertyNames": {"enum": names["platform"]}}
+    return {
+        "if": {"not": {"required": ["targets_file"]}},
+        "then": {
+            "properties": {
+                "targets": {"items": platform},
+                "own_parts": by_platform,
+                "image": {"properties": {"base": by_platform}},
+                "fleet": {"properties": {"defaults": board, "devices": {"items": board}}},
+            }
+        },
+    }
 
 
 def _models(model: type[BaseModel]) -> list[type[BaseModel]]:

@@ -5,8 +5,9 @@ import jsonschema
 import pytest
 import yaml
 from jetship import yamlfile
+from jetship.errors import ConfigError
 from jetship.targets.catalog import Catalog
-from jetship.targets.deployment import Deployment
+from jetship.targets.deployment import Deployment, load_fleet
 from jetship.targets.schema import SCHEMA_FILE, deployment_schema
 
 CATALOG = Catalog.load()
@@ -53,10 +54,20 @@ def test_the_keys_are_the_models():
     assert set(SCHEMA["properties"]) == set(Deployment.model_fields)
 
 
-def test_known_boards_are_offered_and_others_allowed():
+def test_known_boards_are_offered_and_others_allowed_with_a_file_that_brings_them():
     board = SCHEMA["$defs"]["DeviceRow"]["properties"]["board"]
-    assert "orin" in board["anyOf"][0]["enum"]
-    assert not refusal("fleet: {devices: [{name: a, address: o@a, board: carrier}]}")
+    assert {"orin", "orin-nano"} <= {*board["anyOf"][0]["enum"]}
+    fleet = "fleet: {devices: [{name: a, address: o@a, board: carrier}]}"
+    assert "'carrier' does not match" in refusal(fleet)
+    assert not refusal(f"targets_file: mine.yaml\n{fleet}")
+
+
+@pytest.mark.parametrize(
+    "name", ["orin", "orin-nano", "jetson-orin-nano", "Jetson Orin Nano", "TX2", "AGX_Orin"]
+)
+def test_an_editor_takes_a_board_by_all_names_that_jetship_takes(name):
+    assert CATALOG.board(name)
+    assert not refusal(f"fleet: {{defaults: {{board: {name}}}}}")
 
 
 def test_defaults_are_as_people_write_them():
@@ -71,6 +82,11 @@ def test_defaults_are_as_people_write_them():
         "targets: [{arch: 6.2}, {arch: 7}, {arch: '6.2,7.2+PTX', fat: true}]",
         "strategy: {canary: 10%, wave: [1, 25%], pause: confirm, max_clock_skew: 2.5}",
         "image: {repository: a/b, smoke: [x], environment: {LEVEL: 3, RATE: 0.5}}",
+        "image: {repository: a/b, smoke: [x], mounts: [/a:/b, 'v:/c:ro', '/d:/e:rw']}",
+        "image: {repository: a/b, smoke: [x], ports: ['80:80', '127.0.0.1:8:9/udp', '[::1]:1:2']}",
+        "image: {repository: r.example/a, smoke: [x], user: '1000:44', tag: 'v{wheel}'}",
+        "image: {repository: a, smoke: [x], devices: [/dev/a, '/dev/a:/dev/b:rw'], registry: r:5}",
+        "fleet: {devices: [{name: a, address: 'o@[::1]:22'}, {name: b, address: me@b.example}]}",
     ],
 )
 def test_what_jetship_takes_an_editor_takes(text, tmp_path):
@@ -89,7 +105,23 @@ def test_what_jetship_takes_an_editor_takes(text, tmp_path):
         ("image: {repository: a/b}", "'smoke' is a required property"),
         ("fleet: {devices: [{host: a}]}", "'name' is a required property"),
         ("version: 2", "1 was expected"),
+        ("image: {repository: A/B, smoke: [x]}", "does not match"),
+        ("image: {repository: 'a/b:1', smoke: [x]}", "does not match"),
+        ("image: {repository: a, smoke: [x], ports: ['80']}", "does not match"),
+        ("image: {repository: a, smoke: [x], mounts: [data]}", "does not match"),
+        ("image: {repository: a, smoke: [x], mounts: ['/a:b']}", "does not match"),
+        ("image: {repository: a, smoke: [x], devices: [video0]}", "does not match"),
+        ("image: {repository: a, smoke: [x], user: 'a b'}", "does not match"),
+        ("image: {repository: a, smoke: [x], tag: 'a:b'}", "does not match"),
+        ("image: {repository: a, smoke: [x], base: {debian: x}}", "is not one of"),
+        ("fleet: {devices: [{name: a, address: host}]}", "does not match"),
+        ("fleet: {defaults: {board: orinn}, devices: [{name: a, address: o@a}]}", "does not match"),
+        ("targets: [{arch: 8.7, platform: jetpack}]", "is not one of"),
+        ("own_parts: {jetpack: {}}", "is not one of"),
     ],
 )
-def test_what_jetship_refuses_an_editor_refuses(text, said):
+def test_what_jetship_refuses_an_editor_refuses(text, said, tmp_path):
     assert said in refusal(text)
+    (tmp_path / "deploy.yaml").write_text(text)
+    with pytest.raises(ConfigError):
+        load_fleet(tmp_path / "deploy.yaml", CATALOG)
