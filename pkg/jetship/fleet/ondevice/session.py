@@ -31,6 +31,10 @@ RECOVERY_PATIENCE_SECONDS = 30.0
 FIRST_SILENCE_SECONDS = 60.0
 CHUNK_BYTES = 1 << 18
 NO_HEALTH = {"selftest": [], "command": [], "interval": 2.0, "timeout": 60.0, "settle": 5.0}
+UNFINISHED = (
+    "`docker ps --all` on the device shows what runs; docs/rollout.md says what to do where one "
+    "says broken or unfinished"
+)
 DEFAULT_STATE = "~/.local/share/jetship"
 
 Request = Dict[str, Any]
@@ -179,12 +183,18 @@ class Session:
         Raises:
             RefusedError: an earlier one is not ended yet.
         """
-        if self._folder.load()["swap"]:
-            self._recover()
-        if self._folder.load()["swap"]:
-            text = "an earlier change of this device could not be ended yet"
-            raise RefusedError("unfinished", text)
-        return Changer(self._folder, self._engine, lambda _: None)
+        state = self._folder.load()
+        changer = Changer(self._folder, self._engine, lambda _: None)
+        if not state["swap"] or changer.supersede():
+            return changer
+        self._recover()
+        changer = Changer(self._folder, self._engine, lambda _: None)
+        state = self._folder.load()
+        if state["swap"] and not changer.supersede():
+            reason = state["last"]["reason"] if state["last"] else state["swap"]["phase"]
+            text = "an earlier change of this device could not be ended yet: %s" % reason
+            raise RefusedError("unfinished", text, UNFINISHED)
+        return changer
 
     def _change(self) -> Any:
         outcome = supervised(self._first, self._again, lambda word: send({"phase": word}))
