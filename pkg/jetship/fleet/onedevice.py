@@ -125,6 +125,8 @@ class OneDevice:
             and facts.container == "running"
         ):
             return Ended("already")
+        if facts.state.note:
+            self.view.note(device.name, facts.state.note)
         verdict = judge(facts, self._wanted(device, facts), self.catalog, now=self.clock())
         for note in verdict.notes:
             self.view.note(device.name, note)
@@ -252,7 +254,7 @@ class OneDevice:
             except RefusedError as error:
                 if previous is None or error.kind != "image":
                     raise
-                return Ended("failed", _sent_again(error, previous.release, device))
+                return Ended("refused", _sent_again(error, previous.release, device))
         if outcome is None:
             outcome = self.sessions.outcome(device, order.token, self._order_seconds)
         if outcome is None:
@@ -269,7 +271,7 @@ class OneDevice:
         else:
             ended = self._not_ours(device, state)
         if ended is None and state.previous is None:
-            return Ended("refused", "it had nothing before")
+            return Ended("refused", _nothing_before(facts))
         return ended
 
     def _not_ours(self, device: PlannedDevice, state: DeviceState) -> Ended | None:
@@ -330,6 +332,13 @@ def _stands_still(facts: Facts) -> str:
         f"it has {release} already, but the container is {facts.container or 'not there'}{reason}; "
         "`invoke deploy` makes it anew"
     )
+
+
+def _nothing_before(facts: Facts) -> str:
+    """Return why a device has nothing to go back to."""
+    if not facts.state.note:
+        return "it had nothing before"
+    return f"{facts.state.note}; `invoke rollback --to RELEASE` brings what that rollout brought"
 
 
 def _sent_again(error: RefusedError, release: str, device: PlannedDevice) -> str:

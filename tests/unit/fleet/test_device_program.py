@@ -91,7 +91,8 @@ def test_it_tells_what_the_device_is(device):
     assert facts["runtimes"] == ["nvidia", "runc"]
     assert facts["images"] == sorted(image(number) for number in range(1, 5))
     assert abs(facts["clock"] - time.time()) < 60
-    assert facts["state"] == {"current": None, "previous": None, "last": None, "unfinished": ""}
+    assert facts["state"] == {"current": None, "previous": None, "last": None, "unfinished": "",
+                              "note": ""}  # fmt: skip
 
 
 def test_a_second_session_waits_or_is_told(device):
@@ -462,3 +463,92 @@ def test_the_release_that_runs_is_none_to_go_back_to(twice):
 def test_what_the_engine_says_is_one_line(deployed):
     deployed.engine.behaviours[image(2)] = "does not start"
     assert "\n" not in the_answer(deployed, order(2))["reason"]
+
+
+@pytest.mark.parametrize("what", ["state.json", "all", "damaged"])
+def test_what_there_was_before_is_found_without_the_state_file(twice, what):
+    if what == "damaged":
+        (twice.own / "state.json").write_text('{"schema": 1, "app":')
+    else:
+        for path in [
+            twice.own / "state.json",
+            *(twice.own.glob("*.jsonl") if what == "all" else ()),
+        ]:
+            path.unlink()
+    told = device_state(twice)
+    assert (told["current"]["release"], told["previous"]["release"]) == ("r2", "r1")
+    kept = "damaged (kept as state.json.damaged)" if what == "damaged" else "lost"
+    assert told["note"] == f"its state file was {kept}; its containers tell what it has"
+    assert device_state(twice)["note"] == told["note"]
+    # All of which they are made is known, too.
+    assert twice.state["current"]["settings"] == {
+        key: order(2)[key] for key in ("create", "command", "health")
+    }
+    outcome = the_answer(twice, back())
+    assert (outcome["status"], outcome["release"]) == ("committed", "r1")
+    assert twice.state["previous"]["release"] == "r2"
+    assert device_state(twice)["note"] == ""
+
+
+def test_what_is_not_known_any_more_is_told(deployed):
+    (deployed.own / "state.json").unlink()
+    assert device_state(deployed)["note"].endswith("what it had before is not known")
+    (deployed.own / "state.json").unlink()
+    deployed.engine.containers.clear()
+    told = device_state(deployed)
+    assert told["current"] is None
+    assert told["note"] == "its state file was lost; what it had before is not known"
+
+
+def test_one_that_was_never_committed_is_not_what_there_was_before(deployed):
+    """The power goes while the second one is tested, and the state file with it."""
+    deployed.engine.behaviours[image(2)] = "never healthy"
+    with Session(deployed) as session:
+        session.hello()
+        request = order(2, patience=0.1)
+        request["health"] |= {"timeout": 20}
+        session.send(request)
+        wait_for(lambda: f"{APP}-000000000002-1" in deployed.engine.running)
+        deployed.engine.away_until = time.monotonic() + 1000
+        session.ask(None)
+    deployed.engine.away_until = 0
+    deployed.engine.restart()
+    (deployed.own / "state.json").unlink()
+    assert len(deployed.engine.containers) == 2
+    told = device_state(deployed)
+    assert (told["current"]["release"], told["previous"]) == ("r1", None)
+
+
+def looked(device: Device) -> dict:
+    with Session(device) as session:
+        return session.hello(look=True)["answer"]
+
+
+def test_who_only_looks_changes_nothing(deployed):
+    deployed.engine.behaviours |= {image(1): "does not start", image(2): "ends at once"}
+    assert the_answer(deployed, order(2, patience=0.3))["status"] == "broken"
+    deployed.engine.behaviours.clear()
+    files, containers = contents(deployed), deployed.engine.copy().containers
+    told = looked(deployed)
+    assert told["state"]["unfinished"]
+    assert told["container"] == "exited"
+    assert (contents(deployed), deployed.engine.containers) == (files, containers)
+    device_state(deployed)
+    assert deployed.engine.running == [f"{APP}-000000000001-1"]
+
+
+@pytest.mark.parametrize("left", ["", "{"])
+def test_who_only_looks_sees_what_was_lost_and_leaves_it(twice, left):
+    path = twice.own / "state.json"
+    path.write_text(left) if left else path.unlink()
+    files = contents(twice)
+    told = looked(twice)
+    assert told["state"]["previous"]["release"] == "r1"
+    assert told["container"] == "running"
+    assert ("damaged" if left else "lost") in told["state"]["note"]
+    assert contents(twice) == files
+
+
+def contents(device: Device) -> dict[str, bytes]:
+    files = [path for path in device.own.rglob("*") if path.is_file() and path.name != "lock"]
+    return {str(path): path.read_bytes() for path in files}

@@ -417,7 +417,7 @@ def test_where_an_image_that_a_device_has_lost_comes_from_is_told(tmp_path):
     fleet.members["d0"].image_lost = True
     journal = fleet.begin(fleet.plan_back())
     fleet.rollout(journal).run()
-    assert results(journal) == {"d0": "failed"}
+    assert results(journal) == {"d0": "refused"}
     reason = read(journal.path).devices["d0"].reason
     assert "`invoke rollback --to 20250101T000000Z --device d0` sends it again" in reason
 

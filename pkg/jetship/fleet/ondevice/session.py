@@ -8,6 +8,7 @@ for some time: the deployer sends an empty line now and then, and a link that wa
 tell. What is being changed then is changed to its end nevertheless.
 """
 
+import contextlib
 import io
 import json
 import os
@@ -17,10 +18,11 @@ import signal
 import sys
 from typing import IO, Any, Callable, Dict
 
-from jetship.fleet.ondevice.containers import OWN_WORDS
+from jetship.fleet.ondevice.containers import OWN_WORDS, Containers
 from jetship.fleet.ondevice.engine import Engine, EngineError
 from jetship.fleet.ondevice.facts import device_facts
 from jetship.fleet.ondevice.folder import Folder, RefusedError
+from jetship.fleet.ondevice.lost import remade
 from jetship.fleet.ondevice.supervise import Tell, supervised
 from jetship.fleet.ondevice.swap import Changer
 from jetship.fleet.ondevice.transfer import FULL, Transfer
@@ -85,7 +87,7 @@ class Session:
     """A deployer's session with one application; its lock is held until this process ends.
 
     Args:
-        hello: app, state, who, release, clock, wait, silence.
+        hello: app, state, who, release, clock, wait, silence, look.
         stdin: what comes after it.
 
     Raises:
@@ -106,11 +108,21 @@ class Session:
         self._stdin = stdin
         self._folder, self._engine = folder, Engine()
         self._transfer = Transfer(folder, self._engine)
+        self._looks = hello.get("look", False)
 
     def facts(self) -> Dict[str, Any]:
-        """End what an earlier session left, and return what the device says of itself."""
-        self._recover()
-        return device_facts(self._folder, self._engine, self._folder.load())
+        """End what an earlier session left, and return what the device says of itself.
+
+        Who only looks gets what it says as it is.
+        """
+        if not self._looks:
+            self._recover()
+            return device_facts(self._folder, self._engine, self._folder.load())
+        state = self._folder.look()
+        with contextlib.suppress(EngineError):
+            containers = Containers(self._folder.app, self._engine)
+            state = remade(self._folder, containers, state) or state
+        return device_facts(self._folder, self._engine, state)
 
     def serve(self) -> None:
         """Answer requests until there are no more; a layer that fails is the last one."""

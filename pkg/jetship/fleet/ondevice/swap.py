@@ -28,6 +28,7 @@ from jetship.fleet.ondevice.containers import (
 from jetship.fleet.ondevice.engine import Engine, EngineError
 from jetship.fleet.ondevice.folder import Folder, RefusedError
 from jetship.fleet.ondevice.health import Check, UnhealthyError
+from jetship.fleet.ondevice.lost import remade
 
 Say = Callable[[str], None]
 
@@ -66,28 +67,18 @@ class Changer:
     # Before
 
     def adopt(self) -> None:
-        """Take over a container of ours of which the state file says nothing, as it was lost.
+        """Take over the containers of which the state file says nothing, as it was lost.
 
         Raises:
             EngineError: the engine does not answer.
         """
-        state = self._state
-        if state["current"] or state["swap"]:
+        made = remade(self._folder, self._containers, self._state)
+        if made is None:
             return
-        found = [self._containers.find(name) for name in self._containers.names()]
-        kept = [one for one in found if one and restart_policy(one) == "always"]
-        if not kept:
-            return
-        newest = max(kept, key=lambda one: str(one["Created"]))
-        labels = newest["Config"]["Labels"]
-        state["current"] = {
-            "image": labels.get("jetship.image", newest["Image"]),
-            "release": labels.get("jetship.release", ""),
-            "container": newest["Name"].lstrip("/"),
-            "settings": None,
-        }
-        self._folder.save(state)
-        self._folder.note("adopted", container=state["current"]["container"])
+        self._state = made
+        self._folder.save(made)
+        names = [made[key]["container"] for key in ("current", "previous") if made[key]]
+        self._folder.note("adopted", containers=names, said=made["note"])
 
     def already(self, image: str, settings: Dict[str, Any]) -> bool:
         """Return whether the current container is one of this image and settings, and runs."""
@@ -243,13 +234,13 @@ class Changer:
         """Let the engine keep the new container. From the saved state on there is no way back."""
         state, swap, new = self._state, self._state["swap"], self._new
         self._engine.set_restart(new["container"], "always")
-        before, phase = (state["current"], state["previous"]), swap["phase"]
-        state["current"], state["previous"] = new, swap["backup"]
+        before, phase = dict(state), swap["phase"]
+        state.update(current=new, previous=swap["backup"], note="")
         swap["phase"] = "committed"
         try:
             self._folder.save(state)
         except OSError:
-            state["current"], state["previous"] = before
+            state.update(before)
             swap["phase"] = phase
             raise
         self._note("committed")
