@@ -59,7 +59,8 @@ class Answer:
         if facts.state.current and facts.container != "running":
             said = f"its container is {facts.container or 'not known'}"
             return f"{said}; {self.last}" if self.last else said
-        return ""
+        # It had something, and nothing says what.
+        return "" if facts.state.current else facts.state.note
 
     @property
     def last(self) -> str:

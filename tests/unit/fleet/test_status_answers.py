@@ -72,6 +72,7 @@ def test_one_device_that_says_nothing_keeps_no_other_from_it():
         (Answer(planned("d0"), silence="eve works on it", held=True), ""),
         (Answer(planned("d0"), silence="no route"), "no route"),
         (answer(container="missing"), "its container is missing"),
+        (answer(DeviceState(note="its state file was lost"), container=""), "file was lost"),
         (answer(last("broken", "no camera"), container="exited"), "r2 broken: no camera"),
         (answer(DeviceState(CURRENT, unfinished="stopping")), "not ended yet: stopping"),
         (answer(docker="", docker_error="no socket"), "no socket"),
