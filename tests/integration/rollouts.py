@@ -20,6 +20,9 @@ from typing import Any
 import yaml
 from arm64images import HEALTHY, REPOSITORY, SELFTEST, Image
 from devices import Device, Fleet
+from jetship.fleet.link import open_link
+from jetship.ssh import Login
+from jetship.targets.device import Address
 from product import Ended, Running, invoke, running, wait_until
 
 APP = REPOSITORY.replace("/", "-")
@@ -151,6 +154,13 @@ class Deployer:
         home = "/root" if self.user == "root" else f"/home/{self.user}"
         free = ("flock", "-n", f"{home}/{STATE}/lock", "true")
         wait_until(lambda: device.inside(*free).ok, f"the end of what is done on {device.name}")
+
+    def visit(self, device: Device) -> None:
+        """Open a session as the next rollout will, which first ends what was left over."""
+        login = Login(
+            Address(self.user, device.address), self.fleet.identity, self.fleet.known_hosts
+        )
+        open_link(login, app=APP).close()
 
     def require_whole(self, *allowed: Image) -> dict[str, Image]:
         """Make sure of all that holds whatever has happened, and return what each device runs.

@@ -1,6 +1,7 @@
 """Rollouts to a fleet of real parts, as people do them: canaries, a failing wave, going back."""
 
 import contextlib
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -199,3 +200,66 @@ def test_a_second_deployer_is_told_who_the_first_one_is(deployer, fleet, old, ne
         assert "eve@laptop works on it for other since 20" in status
     assert versions(deployer, old, new) == ["1.0"] * 3
     assert not events(deployer, "started")
+
+
+def test_what_people_do_by_hand_is_mended(deployer, old, new, images):
+    """Containers removed and stopped, an image deleted, the state file gone: one device after all.
+
+    The rollouts are the ordinary ones, of all three devices.
+    """
+    bad = make_image(images, "2.0", behaviour="crashes")
+    device = deployer.devices[0]
+    only = ("--device", device.name)
+    health = {"timeout": 4}
+    deployer.deploy(new).good()
+
+    # The state file goes: containers and journal tell all of it.
+    state = deployer.state(device)
+    file = deployer._state_folder(device) / "state.json"
+    file.unlink()
+    told = deployer.task("status", *only, "--json").good().json["devices"][0]
+    assert not file.exists(), "a look changes nothing"
+    assert told["note"] == "its state file was lost; its containers tell what it has"
+    for which in ("current", "previous"):
+        assert told[which]["release"] == state[which]["release"]
+    deployer.visit(device)
+    assert deployer.state(device)["previous"] == state["previous"]
+
+    # The container goes, and a release that crashes comes: the old one is made again.
+    device.docker("rm", "-f", state["current"]["container"])
+    error = deployer.task("status", *only).one_error(9)
+    assert "device1: its container is missing" in error
+    error = deployer.deploy(bad, *only, health=health).one_error(9)
+    assert "device1 rolled-back" in error
+    assert runs(deployer, new) == ["1.1"] * 3
+
+    # The same release once more, after its container was stopped: 1.0 stays the previous one.
+    device.docker("stop", "-t", "1", deployer.state(device)["current"]["container"])
+    deployer.deploy(new, *only).good()
+    assert deployer.results() == {"device1": "committed"}
+    state = deployer.state(device)
+    assert state["previous"]["image"] == old.id
+
+    # What it had before goes, with its image: the engine is not sent out to look for it.
+    device.docker("rm", "-f", state["previous"]["container"])
+    for name in device.docker("images", "--no-trunc", "--format", "{{.ID}} {{.Repository}}:{{.Tag}}"
+                              ).splitlines():  # fmt: skip
+        if name.startswith(old.id):
+            device.docker("rmi", name.split()[1])
+    assert old.id not in device.images()
+    error = deployer.task("rollback", *only).one_error(9)
+    assert "the image of its previous release is no longer on the device" in error
+    assert f"--to {state['previous']['release'].split('.')[0]} --device device1" in error
+    assert "jetship.device" not in (device.folder / "dockerd.log").read_text(errors="replace")
+    assert runs(deployer, new) == ["1.1"] * 3
+
+    # Nothing is left to go back to: broken at once, and whole again with the next good release.
+    device.docker("rm", "-f", state["current"]["container"])
+    state["current"]["settings"] = None
+    file.write_text(json.dumps(state))
+    error = deployer.deploy(bad, *only, health=health).one_error(9)
+    assert "device1 broken" in error
+    assert deployer.state(device)["swap"] is None
+    assert "is missing" in deployer.task("status", *only).one_error(9)
+    deployer.deploy(new, *only).good()
+    assert runs(deployer, new) == ["1.1"] * 3

@@ -142,8 +142,8 @@ def test_a_disk_that_gets_full_at_each_step(old, new, tmp_path):
             deployer.wait_until_idle(device)
             running[device.name] = len(device.containers())
             device.free_disk()
-        # A device whose state file could not be written is mended by the next session.
-        deployer.task("status").good()
+            # A device whose state file could not be written is mended by the next session.
+            deployer.visit(device)
         tell(deployer, "disk full", STEPS, deployer.require_whole(old, new))
         assert set(running.values()) == {1}, "each ran one also while its disk was full"
         deployer.deploy(new).good()

@@ -72,10 +72,11 @@ def open_link(
     who: str = "",
     state: str = "",
     wait_seconds: float = 0.0,
+    look: bool = False,
 ) -> "SshLink":
     """Begin a session with a device, which is locked until it is closed.
 
-    What an earlier session left unfinished there is ended first.
+    What an earlier session left unfinished there is ended first, unless this one only looks.
 
     Args:
         login: how the device is reached.
@@ -84,6 +85,7 @@ def open_link(
         who: the same (default: user@machine).
         state: folder of the state folders on the device (default: ~/.local/share/jetship).
         wait_seconds: how long to wait for another session to end.
+        look: only to see the device's state, which stays as it is.
 
     Raises:
         HostKeyError: its host key is not known, or another one.
@@ -105,6 +107,7 @@ def open_link(
             wait=wait_seconds,
             clock=time.time(),
             silence=SILENCE_SECONDS,
+            look=look,
         )
     except BaseException:
         link.abandon()
@@ -362,6 +365,7 @@ def _facts(answer: dict[str, Any]) -> Facts:
                 Installed(**state["previous"]) if state["previous"] else None,
                 state["unfinished"],
                 Last(**state["last"]) if state["last"] else None,
+                state["note"],
             ),
         }
     )

@@ -108,14 +108,16 @@ class Last:
 class DeviceState:
     """What the device's state file says.
 
-    `unfinished` is the phase of a change that could not be ended, because the engine does not
-    answer; each new session tries again.
+    `unfinished` is the phase of a change that is not ended: it is under way, or the engine does not
+    answer, or not even the old container starts. Each session that is not for looking tries again.
+    `note` says what of the file was lost.
     """
 
     current: Installed | None = None
     previous: Installed | None = None
     unfinished: str = ""
     last: Last | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,8 @@ class Facts:
         chains: the diff ids of each of these images, from the bottom up.
         container: what the engine says of the current container: "running", "exited",
             "restarting", ...; "missing" where it is gone; empty where there is no current one.
-        state: the state file, after whatever a former session left unfinished was ended.
+        state: the state file, after whatever a former session left unfinished was ended, unless
+            this one only looks.
     """
 
     machine: str

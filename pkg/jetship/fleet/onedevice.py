@@ -21,6 +21,7 @@ from jetship.fleet.model import (
     LockedError,
     LostError,
     Outcome,
+    RefusedError,
     RollbackOrder,
     UnreachableError,
 )
@@ -124,6 +125,8 @@ class OneDevice:
             and facts.container == "running"
         ):
             return Ended("already")
+        if facts.state.note:
+            self.view.note(device.name, facts.state.note)
         verdict = judge(facts, self._wanted(device, facts), self.catalog, now=self.clock())
         for note in verdict.notes:
             self.view.note(device.name, note)
@@ -164,10 +167,15 @@ class OneDevice:
                 self.sessions.pause(wait)
                 wait *= 2
             try:
-                ended = self._try_to_change(device)
+                ended = self._try_to_change(device, again=tries > 0)
                 if ended is not None:
                     return ended
             except LostError as error:
+                why = _said(error)
+            except RefusedError as error:
+                # It may only be starting again.
+                if error.kind != "engine":
+                    raise
                 why = _said(error)
             except (UnreachableError, LockedError) as error:
                 # After a cut: it is not back yet, or its end of the old session is not gone yet.
@@ -176,7 +184,7 @@ class OneDevice:
                 why = _said(error)
         return Ended("failed", f"tried {TRIES} times: {why}")
 
-    def _try_to_change(self, device: PlannedDevice) -> Ended | None:
+    def _try_to_change(self, device: PlannedDevice, *, again: bool) -> Ended | None:
         """Return how it ended; None where the order did not get to the device.
 
         Raises:
@@ -186,6 +194,8 @@ class OneDevice:
         begin = time.monotonic()
         self.view.doing(device.name, "connecting")
         with self.sessions.session(device) as link:
+            if again and not link.facts.docker:
+                raise RefusedError(link.facts.docker_error, kind="engine")
             # What was true when all were asked may be hours ago.
             ended = self._before(device, link.facts)
             if ended is not None:
@@ -227,7 +237,7 @@ class OneDevice:
                 return _of_return(outcome)
         strategy = self.plan.strategy
         with self.sessions.session(device) as link:
-            ended = self._before_return(device, link.facts.state)
+            ended = self._before_return(device, link.facts)
             if ended is not None:
                 return ended
             previous = link.facts.state.previous
@@ -241,20 +251,27 @@ class OneDevice:
                 outcome = link.rollback(order, self._phases(device))
             except LostError:
                 outcome = None
+            except RefusedError as error:
+                if previous is None or error.kind != "image":
+                    raise
+                return Ended("refused", _sent_again(error, previous.release, device))
         if outcome is None:
             outcome = self.sessions.outcome(device, order.token, self._order_seconds)
         if outcome is None:
             return Ended("failed", "the link was cut before the device took the order")
         return _of_return(outcome)
 
-    def _before_return(self, device: PlannedDevice, state: DeviceState) -> Ended | None:
+    def _before_return(self, device: PlannedDevice, facts: Facts) -> Ended | None:
         """Return why a device does not go back; None where it does."""
+        state = facts.state
         if self.plan.action == "rollback":
             ended = _gone_back(state, self.plan.to)
+            if ended is not None and ended.result == "already" and facts.container != "running":
+                return Ended("broken", _stands_still(facts))
         else:
             ended = self._not_ours(device, state)
         if ended is None and state.previous is None:
-            return Ended("refused", "it had nothing before")
+            return Ended("refused", _nothing_before(facts))
         return ended
 
     def _not_ours(self, device: PlannedDevice, state: DeviceState) -> Ended | None:
@@ -303,8 +320,39 @@ def _gone_back(state: DeviceState, to: str) -> Ended | None:
     return None
 
 
+def _stands_still(facts: Facts) -> str:
+    """Return what is to be said of a device that is where it is to go, and does not run."""
+    state = facts.state
+    if not facts.docker:
+        return f"no Docker engine answers there ({facts.docker_error})"
+    release = state.current.release if state.current else "nothing"
+    last = state.last
+    reason = f"; its last change: {last.reason}" if last and last.reason else ""
+    return (
+        f"it has {release} already, but the container is {facts.container or 'not there'}{reason}; "
+        "`invoke deploy` makes it anew"
+    )
+
+
+def _nothing_before(facts: Facts) -> str:
+    """Return why a device has nothing to go back to."""
+    if not facts.state.note:
+        return "it had nothing before"
+    return f"{facts.state.note}; `invoke rollback --to RELEASE` brings what that rollout brought"
+
+
+def _sent_again(error: RefusedError, release: str, device: PlannedDevice) -> str:
+    """Return what is to be said where the device no longer has the image it is to go back to."""
+    return (
+        f"{error.what}; `invoke rollback --to {rollout_of(release)} --device {device.name}` sends "
+        "it again"
+    )
+
+
 def _said(error: JetshipError) -> str:
-    return "; ".join(part for part in (error.what, error.why, error.fix) if part)
+    """Return an error as one line, as a row of a table and a line of the journal is."""
+    parts = (" ".join(part.split()) for part in (error.what, error.why, error.fix))
+    return "; ".join(part for part in parts if part)
 
 
 def _of(outcome: Outcome, seconds: float = 0.0) -> Ended:

@@ -9,6 +9,7 @@ MODULES = (
     "folder",
     "engine",
     "containers",
+    "lost",
     "health",
     "swap",
     "facts",

@@ -98,12 +98,13 @@ def _run(
             raise
 
 
-def opener_for(app: str, release: Callable[[PlannedDevice], str]) -> Opener:
+def opener_for(app: str, release: Callable[[PlannedDevice], str], *, look: bool = False) -> Opener:
     """Return what opens sessions with devices.
 
     Args:
         app: names the containers and the state there.
         release: what the lock of a device says meanwhile.
+        look: only to see what they are.
     """
 
     def opener(device: PlannedDevice) -> model.Link:
@@ -113,7 +114,7 @@ def opener_for(app: str, release: Callable[[PlannedDevice], str]) -> Opener:
             Path(device.known_hosts) if device.known_hosts else None,
             device.python,
         )
-        return open_link(login, app=app, release=release(device), state=device.state)
+        return open_link(login, app=app, release=release(device), state=device.state, look=look)
 
     return opener
 

@@ -1,13 +1,13 @@
 """What the devices of a fleet run now, as they say themselves."""
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
-from jetship.errors import JetshipError
+from jetship.errors import JetshipError, RolloutError
 from jetship.fleet.model import Facts, LockedError
-from jetship.fleet.plan import PlannedDevice
+from jetship.fleet.plan import PlannedDevice, count_of
 from jetship.fleet.sessions import Opener
 
 ASKED_AT_ONCE = 32
@@ -15,11 +15,19 @@ ASKED_AT_ONCE = 32
 
 @dataclass(frozen=True)
 class Answer:
-    """What a device said, or why it said nothing."""
+    """What a device said, or why it said nothing; with neither it is being asked.
+
+    Args:
+        device: that is asked.
+        facts: what it said.
+        silence: why it said nothing.
+        held: it said nothing since another session has it.
+    """
 
     device: PlannedDevice
     facts: Facts | None = None
     silence: str = ""
+    held: bool = False
 
     @property
     def image(self) -> str:
@@ -38,17 +46,38 @@ class Answer:
         return self.facts is not None and self.facts.container == "running" and not self.last
 
     @property
+    def fault(self) -> str:
+        """Why a device does not run what it should, or cannot tell; empty where neither is so.
+
+        One that went back to its old container runs, and one that somebody works on will.
+        """
+        facts = self.facts
+        if facts is None:
+            return "" if self.held else self.silence
+        if facts.state.unfinished or not facts.docker:
+            return self.last
+        if facts.state.current and facts.container != "running":
+            said = f"its container is {facts.container or 'not known'}"
+            return f"{said}; {self.last}" if self.last else said
+        # It had something, and nothing says what.
+        return "" if facts.state.current else facts.state.note
+
+    @property
     def last(self) -> str:
         """How its last change ended, where that was not well."""
         if self.facts is None:
-            return self.silence
+            return self.silence or "asking"
         state = self.facts.state
         if state.unfinished:
-            return f"a change is not ended yet: {state.unfinished}"
+            reason = f" ({state.last.reason})" if state.last and state.last.reason else ""
+            return (
+                f"a change is not ended yet: {state.unfinished}{reason}; the next deploy or "
+                "rollback ends it"
+            )
         if not self.facts.docker:
             return f"no Docker engine answers there ({self.facts.docker_error})"
         if state.last is None or state.last.outcome in ("committed", "already"):
-            return ""
+            return state.note
         reason = f": {state.last.reason}" if state.last.reason else ""
         return f"{state.last.release} {state.last.outcome}{reason}"
 
@@ -94,16 +123,43 @@ class Answer:
             "previous": vars(state.previous) if state.previous else None,
             "unfinished": state.unfinished or None,
             "last": vars(state.last) if state.last else None,
+            "note": state.note or None,
         }
 
 
 HEAD = ["device", "address", "board", "L4T", "release", "image", "container", "free", ""]
 
 
-def ask_all(devices: Sequence[PlannedDevice], opener: Opener) -> list[Answer]:
-    """Ask all devices, many at a time, and return their answers in the given order."""
+def ask_all(
+    devices: Sequence[PlannedDevice],
+    opener: Opener,
+    told: Callable[[Answer], None] = lambda _: None,
+) -> list[Answer]:
+    """Ask all devices, many at a time, and return their answers in the given order.
+
+    Args:
+        devices: that are asked.
+        opener: opens sessions with them.
+        told: is given each answer when it comes.
+    """
     with ThreadPoolExecutor(max_workers=max(1, min(ASKED_AT_ONCE, len(devices)))) as pool:
-        return list(pool.map(lambda device: _ask(device, opener), devices))
+        coming = [pool.submit(_ask, device, opener) for device in devices]
+        for one in as_completed(coming):
+            told(one.result())
+        return [one.result() for one in coming]
+
+
+def failure(answers: Sequence[Answer]) -> RolloutError | None:
+    """Return the error that lists the devices which do not run what they should, if any."""
+    wrong = [one for one in answers if one.fault]
+    if not wrong:
+        return None
+    return RolloutError(
+        f"{len(wrong)} of {count_of(len(answers))} "
+        f"{'does' if len(wrong) == 1 else 'do'} not run what was rolled out, or cannot tell",
+        why="\n       ".join(f"{one.device.name}: {one.fault}" for one in wrong),
+        fix="docs/rollout.md says what to do where a device says broken or unfinished",
+    )
 
 
 def _ask(device: PlannedDevice, opener: Opener) -> Answer:
@@ -111,10 +167,11 @@ def _ask(device: PlannedDevice, opener: Opener) -> Answer:
         link = opener(device)
     except LockedError as error:
         release = f" for {error.release}" if error.release else ""
-        return Answer(device, silence=f"{error.holder} works on it{release} since {error.since}")
+        said = f"{error.holder} works on it{release} since {error.since}"
+        return Answer(device, silence=said, held=True)
     except JetshipError as error:
         why = f": {error.why}" if error.why else ""
-        return Answer(device, silence=f"{error.what}{why}")
+        return Answer(device, silence=" ".join(f"{error.what}{why}".split()))
     try:
         return Answer(device, link.facts)
     finally:

@@ -11,7 +11,7 @@ from rich.text import Text
 from jetship import console
 from jetship.check.text import plain
 from jetship.fleet.journal import State
-from jetship.fleet.plan import Plan
+from jetship.fleet.plan import Plan, PlannedDevice
 from jetship.fleet.status import HEAD, Answer
 
 WATCH_SECONDS = 5
@@ -50,12 +50,27 @@ def _next_of(plan: Plan, state: State, device: str) -> str:
     return f"leaves it: {state.stopped}" if state.stopped else "begins with it"
 
 
-def show_status(answers: Sequence[Answer]) -> None:
-    """Print what devices run: drawn for a terminal, as plain text for anything else."""
-    if console.stdout.is_terminal:
-        console.stdout.print(_table(answers))
-    else:
+def show_status(
+    devices: Sequence[PlannedDevice], ask: Callable[[Callable[[Answer], None]], list[Answer]]
+) -> list[Answer]:
+    """Ask devices and print what they run; on a terminal each row is drawn when it comes.
+
+    Args:
+        devices: that are asked.
+        ask: asks them, tells each answer when it comes, and returns all.
+    """
+    if not console.stdout.is_terminal:
+        answers = ask(lambda _: None)
         console.emit(plain(HEAD, [one.row() for one in answers]))
+        return answers
+    rows = {device.name: Answer(device) for device in devices}
+    with Live(_table([*rows.values()]), console=console.stdout) as live:
+
+        def told(answer: Answer) -> None:
+            rows[answer.device.name] = answer
+            live.update(_table([*rows.values()]))
+
+        return ask(told)
 
 
 def watch_status(ask: Callable[[], Sequence[Answer]]) -> None:
@@ -74,6 +89,6 @@ def _table(answers: Sequence[Answer]) -> Table:
     for name in HEAD:
         table.add_column(Text(name), overflow="fold")
     for one in answers:
-        style = "red" if one.facts is None else "" if one.well else "yellow"
+        style = "red" if one.fault else "" if one.well else "yellow" if one.facts else "dim"
         table.add_row(*(Text(console.readable(cell), style) for cell in one.row()))
     return table

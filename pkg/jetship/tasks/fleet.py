@@ -119,29 +119,36 @@ def status(
 ) -> None:
     """Ask the devices of deploy.yaml what they run.
 
-    Needs neither image nor engine here. A device that a rollout works on says only that.
+    Needs neither image nor engine here, and changes nothing there. A device that a rollout works on
+    says only that.
 
         invoke status
         invoke status --group lab --watch
+
+    Exit status 9: a device was not reached, or does not run what was rolled out to it; says which
+    and why. One that went back to its old container runs.
     """
     from jetship.fleet import tables
     from jetship.fleet.plan import planned
     from jetship.fleet.running import opener_for
-    from jetship.fleet.status import ask_all
+    from jetship.fleet.status import ask_all, failure
 
     request = _request(known.catalog(deploy), deploy, group, device)
-    opener = opener_for(request.app, lambda _: "")
+    opener = opener_for(request.app, lambda _: "", look=True)
     devices = [planned(one) for one in request.devices]
     if watch:
         if json or not console.stdout.is_terminal:
             raise ConfigError("--watch draws on a terminal", fix="leave it out, or --json")
         tables.watch_status(lambda: ask_all(devices, opener))
         return
-    answers = ask_all(devices, opener)
     if json:
+        answers = ask_all(devices, opener)
         console.emit_json({"devices": [one.to_json() for one in answers]})
     else:
-        tables.show_status(answers)
+        answers = tables.show_status(devices, lambda told: ask_all(devices, opener, told))
+    error = failure(answers)
+    if error is not None:
+        raise Reported(error) if json else error
 
 
 @command(

@@ -195,7 +195,7 @@ class Engine:
         one = self._named(words[0])
         behaviour = self.behaviours.get(one.image, "")
         if behaviour == "does not start":
-            raise CommandError("Error response from daemon: could not select device driver")
+            raise CommandError("Error response from daemon:\n could not select device driver")
         if not one.running:
             one.running, one.stops_at = behaviour != "ends at once", None
             one.started += 1

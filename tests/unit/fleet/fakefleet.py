@@ -76,6 +76,10 @@ class FakeDevice:
     unreachable: bool = False
     holder: str = ""
     cuts: list[str] = field(default_factory=list)
+    engine_away: int = 0
+    """How many times its engine starts again just when it is to take the image."""
+    image_lost: bool = False
+    """It has lost the image that it would go back to."""
     seconds: float = 0.0
     sessions: int = 0
     swaps: int = 0
@@ -117,6 +121,9 @@ class FakeLink:
     def send_image(self, image, progress=None) -> Sent:
         self.device.ran(self.device, "sending")
         self.device.cut("sending")
+        if self.device.engine_away:
+            self.device.engine_away -= 1
+            raise RefusedError("Cannot connect to the Docker daemon", kind="engine")
         if self.device.fails == "load":
             raise RefusedError("the engine refuses the image")
         images = (*self.device.facts.images, image.id)
@@ -151,6 +158,8 @@ class FakeLink:
     def rollback(self, order, phases=None) -> Outcome:  # noqa: ARG002
         device, state = self.device, self.device.facts.state
         device.ran(device, "returning")
+        if device.image_lost:
+            raise RefusedError("the image of its previous release is not there", kind="image")
         assert state.previous is not None
         assert order.to in ("", state.previous.release)
         last = Last(order.token, "rollback", state.previous.release, "committed", "", "now")

@@ -91,7 +91,8 @@ def test_it_tells_what_the_device_is(device):
     assert facts["runtimes"] == ["nvidia", "runc"]
     assert facts["images"] == sorted(image(number) for number in range(1, 5))
     assert abs(facts["clock"] - time.time()) < 60
-    assert facts["state"] == {"current": None, "previous": None, "last": None, "unfinished": ""}
+    assert facts["state"] == {"current": None, "previous": None, "last": None, "unfinished": "",
+                              "note": ""}  # fmt: skip
 
 
 def test_a_second_session_waits_or_is_told(device):
@@ -132,11 +133,14 @@ def test_the_words_of_the_container(deployed):
     (words,) = [words for words in deployed.engine.calls if words[0] == "create"]
     name = deployed.state["current"]["container"]
     assert name == f"{APP}-000000000001-1"
+    settings = {key: order(1)[key] for key in ("create", "command", "health")}
+    # The image by its id: an engine pulls a name that it lacks.
     assert words == [
         "create", "--name", name, "--restart", "no",
         "--label", f"jetship.app={APP}", "--label", "jetship.release=r1",
-        "--label", f"jetship.image={image(1)}", "--runtime", "nvidia",
-        f"jetship.device/{APP}:000000000001", "run",
+        "--label", f"jetship.image={image(1)}",
+        "--label", f"jetship.settings={json.dumps(settings, sort_keys=True)}",
+        "--runtime", "nvidia", image(1), "run",
     ]  # fmt: skip
 
 
@@ -345,3 +349,206 @@ def test_half_a_line_of_the_journal_stays_alone(deployed):
 def test_an_image_that_is_not_there_is_refused(deployed):
     assert the_refusal(deployed, order(9))["refused"] == "image"
     assert deployed.state["swap"] is None
+
+
+# --- what people do by hand ---
+
+
+@pytest.fixture
+def twice(deployed) -> Device:
+    """One that has r2, and had r1 before."""
+    the_answer(deployed, order(2))
+    return deployed
+
+
+def forget_settings(device: Device, which: str) -> None:
+    """Leave the state as it is where a container was adopted that does not tell of its words."""
+    state = device.state
+    state[which]["settings"] = None
+    (device.own / "state.json").write_text(json.dumps(state))
+
+
+def sick(device: Device, number: int) -> dict:
+    device.engine.behaviours[image(number)] = "ends at once"
+    return order(number, patience=120)
+
+
+def test_a_removed_container_is_made_again_where_the_new_one_is_sick(twice):
+    del twice.engine.containers[f"{APP}-000000000002-1"]
+    outcome = the_answer(twice, sick(twice, 3))
+    assert (outcome["status"], outcome["release"]) == ("rolled-back", "r2")
+    assert twice.engine.running == [twice.state["current"]["container"]]
+    assert twice.state["previous"]["release"] == "r1"
+
+
+def test_what_cannot_be_made_again_gives_way_to_what_was_before(twice):
+    del twice.engine.containers[f"{APP}-000000000002-1"]
+    forget_settings(twice, "current")
+    outcome = the_answer(twice, sick(twice, 3))
+    assert (outcome["status"], outcome["release"]) == ("rolled-back", "r1")
+    assert "is gone; so it runs r1" in outcome["reason"]
+    assert outcome["seconds"] < 60, "it waits for what never comes"
+    assert twice.engine.running == [f"{APP}-000000000001-1"]
+    assert twice.engine.containers[f"{APP}-000000000001-1"].restart == "always"
+    assert (twice.state["previous"], twice.state["swap"]) == (None, None)
+    assert the_answer(twice, order(4))["status"] == "committed"
+    assert twice.state["previous"]["release"] == "r1"
+
+
+def test_nothing_left_to_go_back_to_is_broken_until_the_next_deploy(deployed):
+    deployed.engine.containers.clear()
+    for name in [name for name, one in deployed.engine.images.items() if one == image(1)]:
+        del deployed.engine.images[name]
+    outcome = the_answer(deployed, sick(deployed, 2))
+    assert outcome["status"] == "broken"
+    assert "its image is no longer on the device" in outcome["reason"]
+    assert outcome["seconds"] < 60
+    assert device_state(deployed)["unfinished"] == ""
+    assert the_answer(deployed, order(3))["status"] == "committed"
+    assert deployed.state["previous"] is None
+
+
+def test_a_good_release_supersedes_what_could_not_be_ended(deployed):
+    deployed.engine.behaviours[image(1)] = "does not start"
+    assert the_answer(deployed, sick(deployed, 2) | {"patience": 0.3})["status"] == "broken"
+    assert deployed.state["swap"]
+    quick = {"RECOVERY_PATIENCE_SECONDS = 30.0": "RECOVERY_PATIENCE_SECONDS = 0.3"}
+    assert the_answer(deployed, order(3), **quick)["status"] == "committed"
+    assert deployed.engine.running == [f"{APP}-000000000003-1"]
+    assert deployed.state["swap"] is None
+
+
+@pytest.mark.parametrize("how", ["removed", "stopped"])
+def test_the_present_release_made_anew_keeps_the_previous_one(twice, how):
+    name = f"{APP}-000000000002-1"
+    if how == "removed":
+        del twice.engine.containers[name]
+    else:
+        twice.engine.containers[name].running = False
+    assert the_answer(twice, order(2, release="again"))["status"] == "committed"
+    assert twice.state["previous"]["release"] == "r1"
+    assert f"{APP}-000000000001-1" in twice.engine.containers
+    assert len(twice.engine.containers) == 2
+    outcome = the_answer(twice, back())
+    assert (outcome["status"], outcome["release"]) == ("committed", "r1")
+    assert twice.state["previous"]["release"] == "again"
+
+
+def test_a_previous_image_that_was_deleted_is_never_pulled(twice):
+    del twice.engine.containers[f"{APP}-000000000001-1"]
+    for name in [name for name, one in twice.engine.images.items() if one == image(1)]:
+        del twice.engine.images[name]
+    made = len([words for words in twice.engine.calls if words[0] == "create"])
+    refused = the_refusal(twice, back())
+    assert refused["refused"] == "image"
+    assert refused["what"] == "the image of its previous release is no longer on the device"
+    assert len([words for words in twice.engine.calls if words[0] == "create"]) == made
+    assert twice.engine.running == [f"{APP}-000000000002-1"]
+
+
+def test_an_image_that_only_lost_our_name_is_found(twice):
+    del twice.engine.containers[f"{APP}-000000000001-1"]
+    del twice.engine.images[f"jetship.device/{APP}:000000000001"]
+    assert the_answer(twice, back())["release"] == "r1"
+    assert f"jetship.device/{APP}:000000000001" in twice.engine.images
+
+
+def test_the_release_that_runs_is_none_to_go_back_to(twice):
+    state = twice.state
+    state["previous"] = dict(state["current"], container=f"{APP}-000000000002-9")
+    (twice.own / "state.json").write_text(json.dumps(state))
+    assert "the one that it has now" in the_refusal(twice, back())["what"]
+
+
+def test_what_the_engine_says_is_one_line(deployed):
+    deployed.engine.behaviours[image(2)] = "does not start"
+    assert "\n" not in the_answer(deployed, order(2))["reason"]
+
+
+@pytest.mark.parametrize("what", ["state.json", "all", "damaged"])
+def test_what_there_was_before_is_found_without_the_state_file(twice, what):
+    if what == "damaged":
+        (twice.own / "state.json").write_text('{"schema": 1, "app":')
+    else:
+        for path in [
+            twice.own / "state.json",
+            *(twice.own.glob("*.jsonl") if what == "all" else ()),
+        ]:
+            path.unlink()
+    told = device_state(twice)
+    assert (told["current"]["release"], told["previous"]["release"]) == ("r2", "r1")
+    kept = "damaged (kept as state.json.damaged)" if what == "damaged" else "lost"
+    assert told["note"] == f"its state file was {kept}; its containers tell what it has"
+    assert device_state(twice)["note"] == told["note"]
+    # All of which they are made is known, too.
+    assert twice.state["current"]["settings"] == {
+        key: order(2)[key] for key in ("create", "command", "health")
+    }
+    outcome = the_answer(twice, back())
+    assert (outcome["status"], outcome["release"]) == ("committed", "r1")
+    assert twice.state["previous"]["release"] == "r2"
+    assert device_state(twice)["note"] == ""
+
+
+def test_what_is_not_known_any_more_is_told(deployed):
+    (deployed.own / "state.json").unlink()
+    assert device_state(deployed)["note"].endswith("what it had before is not known")
+    (deployed.own / "state.json").unlink()
+    deployed.engine.containers.clear()
+    told = device_state(deployed)
+    assert told["current"] is None
+    assert told["note"] == "its state file was lost; what it had before is not known"
+
+
+def test_one_that_was_never_committed_is_not_what_there_was_before(deployed):
+    """The power goes while the second one is tested, and the state file with it."""
+    deployed.engine.behaviours[image(2)] = "never healthy"
+    with Session(deployed) as session:
+        session.hello()
+        request = order(2, patience=0.1)
+        request["health"] |= {"timeout": 20}
+        session.send(request)
+        wait_for(lambda: f"{APP}-000000000002-1" in deployed.engine.running)
+        deployed.engine.away_until = time.monotonic() + 1000
+        session.ask(None)
+    deployed.engine.away_until = 0
+    deployed.engine.restart()
+    (deployed.own / "state.json").unlink()
+    assert len(deployed.engine.containers) == 2
+    told = device_state(deployed)
+    assert (told["current"]["release"], told["previous"]) == ("r1", None)
+
+
+def looked(device: Device) -> dict:
+    with Session(device) as session:
+        return session.hello(look=True)["answer"]
+
+
+def test_who_only_looks_changes_nothing(deployed):
+    deployed.engine.behaviours |= {image(1): "does not start", image(2): "ends at once"}
+    assert the_answer(deployed, order(2, patience=0.3))["status"] == "broken"
+    deployed.engine.behaviours.clear()
+    files, containers = contents(deployed), deployed.engine.copy().containers
+    told = looked(deployed)
+    assert told["state"]["unfinished"]
+    assert told["container"] == "exited"
+    assert (contents(deployed), deployed.engine.containers) == (files, containers)
+    device_state(deployed)
+    assert deployed.engine.running == [f"{APP}-000000000001-1"]
+
+
+@pytest.mark.parametrize("left", ["", "{"])
+def test_who_only_looks_sees_what_was_lost_and_leaves_it(twice, left):
+    path = twice.own / "state.json"
+    path.write_text(left) if left else path.unlink()
+    files = contents(twice)
+    told = looked(twice)
+    assert told["state"]["previous"]["release"] == "r1"
+    assert told["container"] == "running"
+    assert ("damaged" if left else "lost") in told["state"]["note"]
+    assert contents(twice) == files
+
+
+def contents(device: Device) -> dict[str, bytes]:
+    files = [path for path in device.own.rglob("*") if path.is_file() and path.name != "lock"]
+    return {str(path): path.read_bytes() for path in files}

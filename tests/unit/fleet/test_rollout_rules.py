@@ -395,6 +395,43 @@ def test_a_device_that_went_back_does_not_go_forward_after_another_failure(tmp_p
     assert fleet.images() == {"d0": "old"}
 
 
+def test_a_device_that_went_back_and_stands_still_is_broken(tmp_path):
+    fleet = FakeFleet.of(tmp_path, 3)
+    fleet.deploy()
+    fleet.rollout(fleet.begin(fleet.plan_back())).run()
+    gone, away = fleet.members["d0"], fleet.members["d1"]
+    gone.facts = dataclasses.replace(gone.facts, container="missing")
+    away.facts = dataclasses.replace(away.facts, container="", docker="", docker_error="no socket")
+    for to in ("", "20250101T000000Z"):
+        journal = fleet.begin(fleet.plan_back(to=to))
+        fleet.rollout(journal).run()
+        assert results(journal) == {"d0": "broken", "d1": "broken", "d2": "already"}
+        assert "the container is missing" in read(journal.path).devices["d0"].reason
+        assert "no socket" in read(journal.path).devices["d1"].reason
+        assert read(journal.path).ended == "partial"
+
+
+def test_where_an_image_that_a_device_has_lost_comes_from_is_told(tmp_path):
+    fleet = FakeFleet.of(tmp_path, 1)
+    fleet.deploy()
+    fleet.members["d0"].image_lost = True
+    journal = fleet.begin(fleet.plan_back())
+    fleet.rollout(journal).run()
+    assert results(journal) == {"d0": "refused"}
+    reason = read(journal.path).devices["d0"].reason
+    assert "`invoke rollback --to 20250101T000000Z --device d0` sends it again" in reason
+
+
+def test_an_engine_that_starts_again_while_an_image_comes_is_waited_for(tmp_path):
+    fleet = FakeFleet.of(tmp_path, 2, d0=FakeDevice("d0", engine_away=2))
+    assert set(results(fleet.deploy()).values()) == {"committed"}
+    assert fleet.waited[:2] == [2.0, 4.0]
+    stays = FakeFleet.of(tmp_path, 1, d0=FakeDevice("d0", engine_away=100))
+    journal = stays.deploy()
+    assert results(journal) == {"d0": "failed"}
+    assert "tried 5 times: Cannot connect" in read(journal.path).devices["d0"].reason
+
+
 def test_all_go_back_to_a_release_that_is_named(tmp_path):
     fleet = FakeFleet.of(tmp_path, 2)
     fleet.deploy()

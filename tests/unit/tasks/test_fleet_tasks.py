@@ -37,7 +37,7 @@ def devices(tmp_path, monkeypatch) -> dict[str, FakeDevice]:
     monkeypatch.chdir(tmp_path)
     members = FakeFleet.of(tmp_path, 3).members
 
-    def open_link(login, *, app, release="", state=""):
+    def open_link(login, *, app, release="", state="", look):
         assert (app, state, login.address.user) == ("acme-ops", "", "ops")
         return members[login.address.host].open()
 
@@ -260,8 +260,9 @@ def test_status_shows_what_each_device_runs(call, devices, monkeypatch):
     devices["d2"].holder = "eve@laptop"
     for module in (planning, running):
         monkeypatch.setattr(module, "connect", lambda: pytest.fail("status needs no engine"))
-    code, out, _ = call("status")
-    assert code == 0
+    code, out, err = call("status")
+    assert code == 9
+    assert "1 of 3 devices does not run what was rolled out, or cannot tell" in err
     rows = [line.split(maxsplit=8) for line in out.splitlines()[1:]]
     assert rows[0][:4] == ["d0", "ops@d0", "orin", "r36.4.3"]
     assert rows[0][5:7] == ["1" * 12, "running"]
@@ -272,6 +273,16 @@ def test_status_shows_what_each_device_runs(call, devices, monkeypatch):
     assert first["current"]["image"] == IMAGE.id
     assert first["previous"]["image"] == OLD
     assert (second["reached"], third["reached"]) == (False, False)
+    # One that somebody works on is none that does not work.
+    assert call("status", "--device", "d0,d2")[0] == 0
+
+
+def test_a_terminal_shows_the_state_as_it_comes(call, devices, monkeypatch):
+    call("deploy")
+    monkeypatch.setattr(console, "stdout", Console(force_terminal=True, width=200))
+    code, out, _ = call("status")
+    assert code == 0
+    assert out.count("running") >= 3
 
 
 def test_watching_needs_somebody_who_watches(call, devices):

@@ -132,7 +132,8 @@ class Engine:
 
 
 def _failure(said: str, done: Done) -> EngineError:
-    text = (done.stderr.strip() or done.stdout.strip() or "exit status %s" % done.status)[-600:]
+    said_there = done.stderr.strip() or done.stdout.strip() or "exit status %s" % done.status
+    text = " ".join(said_there.split())[-600:]  # one line, as a row of a table is
     away = any(words.lower() in text.lower() for words in AWAY)
     return EngineError("%s failed: %s" % (said, text), away=away)
 

@@ -26,6 +26,7 @@ def device_facts(folder: Folder, engine: Engine, state: State) -> Dict[str, Any]
         "previous": installed(state["previous"]),
         "unfinished": state["swap"]["phase"] if state["swap"] else "",
         "last": state["last"],
+        "note": state["note"],
     }
     return facts
 

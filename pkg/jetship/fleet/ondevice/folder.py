@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 State = Dict[str, Any]
 
@@ -65,9 +65,27 @@ class Folder:
 
     def load(self) -> State:
         """Return what the state file says; a damaged one is moved aside."""
+        state, damaged = self._read()
+        if damaged:
+            path = os.path.join(self.path, "state.json")
+            os.replace(path, path + ".damaged")
+            self.note("state file damaged", kept=path + ".damaged")
+            state["note"] = "its state file was damaged (kept as state.json.damaged)"
+            self.save(state)
+        return state
+
+    def look(self) -> State:
+        """Return what the state file says, and leave it as it is."""
+        state, damaged = self._read()
+        if damaged:
+            state["note"] = "its state file is damaged"
+        return state
+
+    def _read(self) -> Tuple[State, bool]:
+        """Return what the state file says, or nothing where it is missing; and if it is damaged."""
         empty: State = {
             "schema": SCHEMA, "app": self.app, "current": None, "previous": None,
-            "swap": None, "last": None,
+            "swap": None, "last": None, "note": "",
         }  # fmt: skip
         path = os.path.join(self.path, "state.json")
         try:
@@ -78,13 +96,11 @@ class Folder:
                     "state", "%s was written by another version of jetship" % path,
                     "deploy with that version, or newer",
                 )  # fmt: skip
-            return dict(empty, **state)
+            return dict(empty, **state), False
         except FileNotFoundError:
-            return empty
+            return empty, False
         except (ValueError, KeyError, TypeError):
-            os.replace(path, path + ".damaged")
-            self.note("state file damaged", kept=path + ".damaged")
-            return empty
+            return empty, True
 
     def save(self, state: State) -> None:
         """Replace the state file; it is on the disk when this returns."""
@@ -95,6 +111,19 @@ class Folder:
             os.fsync(stream.fileno())
         os.replace(path + ".new", path)
         sync_folder(self.path)
+
+    def lines(self) -> List[Dict[str, Any]]:
+        """Return the lines of the journal; those that power loss left half are left out."""
+        try:
+            with open(os.path.join(self.path, "journal.jsonl"), "rb") as stream:
+                rows = stream.read().splitlines()
+        except OSError:
+            return []
+        found = []
+        for row in rows:
+            with contextlib.suppress(ValueError):
+                found.append(json.loads(row.decode("utf-8", "replace")))
+        return [line for line in found if isinstance(line, dict)]
 
     def note(self, event: str, **words: Any) -> None:
         """Add a line to the journal. A full disk keeps no change from being ended or taken back."""

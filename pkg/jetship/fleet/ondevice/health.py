@@ -135,7 +135,7 @@ def _answer(stdout: str) -> Any:
 
 
 def _said(done: Done) -> str:
-    text = (done.stderr.strip() or done.stdout.strip())[-SHOWN:]
+    text = " ".join((done.stderr.strip() or done.stdout.strip()).split())[-SHOWN:]
     if done.status is None:
         return "it was stopped at its limit" + (": " + text if text else "")
     return "exit status %s%s" % (done.status, ": " + text if text else "")

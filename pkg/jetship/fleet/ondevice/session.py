@@ -8,6 +8,7 @@ for some time: the deployer sends an empty line now and then, and a link that wa
 tell. What is being changed then is changed to its end nevertheless.
 """
 
+import contextlib
 import io
 import json
 import os
@@ -17,10 +18,11 @@ import signal
 import sys
 from typing import IO, Any, Callable, Dict
 
-from jetship.fleet.ondevice.containers import OWN_WORDS
+from jetship.fleet.ondevice.containers import OWN_WORDS, Containers
 from jetship.fleet.ondevice.engine import Engine, EngineError
 from jetship.fleet.ondevice.facts import device_facts
 from jetship.fleet.ondevice.folder import Folder, RefusedError
+from jetship.fleet.ondevice.lost import remade
 from jetship.fleet.ondevice.supervise import Tell, supervised
 from jetship.fleet.ondevice.swap import Changer
 from jetship.fleet.ondevice.transfer import FULL, Transfer
@@ -31,6 +33,10 @@ RECOVERY_PATIENCE_SECONDS = 30.0
 FIRST_SILENCE_SECONDS = 60.0
 CHUNK_BYTES = 1 << 18
 NO_HEALTH = {"selftest": [], "command": [], "interval": 2.0, "timeout": 60.0, "settle": 5.0}
+UNFINISHED = (
+    "`docker ps --all` on the device shows what runs; docs/rollout.md says what to do where one "
+    "says broken or unfinished"
+)
 DEFAULT_STATE = "~/.local/share/jetship"
 
 Request = Dict[str, Any]
@@ -81,7 +87,7 @@ class Session:
     """A deployer's session with one application; its lock is held until this process ends.
 
     Args:
-        hello: app, state, who, release, clock, wait, silence.
+        hello: app, state, who, release, clock, wait, silence, look.
         stdin: what comes after it.
 
     Raises:
@@ -102,11 +108,21 @@ class Session:
         self._stdin = stdin
         self._folder, self._engine = folder, Engine()
         self._transfer = Transfer(folder, self._engine)
+        self._looks = hello.get("look", False)
 
     def facts(self) -> Dict[str, Any]:
-        """End what an earlier session left, and return what the device says of itself."""
-        self._recover()
-        return device_facts(self._folder, self._engine, self._folder.load())
+        """End what an earlier session left, and return what the device says of itself.
+
+        Who only looks gets what it says as it is.
+        """
+        if not self._looks:
+            self._recover()
+            return device_facts(self._folder, self._engine, self._folder.load())
+        state = self._folder.look()
+        with contextlib.suppress(EngineError):
+            containers = Containers(self._folder.app, self._engine)
+            state = remade(self._folder, containers, state) or state
+        return device_facts(self._folder, self._engine, state)
 
     def serve(self) -> None:
         """Answer requests until there are no more; a layer that fails is the last one."""
@@ -179,12 +195,18 @@ class Session:
         Raises:
             RefusedError: an earlier one is not ended yet.
         """
-        if self._folder.load()["swap"]:
-            self._recover()
-        if self._folder.load()["swap"]:
-            text = "an earlier change of this device could not be ended yet"
-            raise RefusedError("unfinished", text)
-        return Changer(self._folder, self._engine, lambda _: None)
+        state = self._folder.load()
+        changer = Changer(self._folder, self._engine, lambda _: None)
+        if not state["swap"] or changer.supersede():
+            return changer
+        self._recover()
+        changer = Changer(self._folder, self._engine, lambda _: None)
+        state = self._folder.load()
+        if state["swap"] and not changer.supersede():
+            reason = state["last"]["reason"] if state["last"] else state["swap"]["phase"]
+            text = "an earlier change of this device could not be ended yet: %s" % reason
+            raise RefusedError("unfinished", text, UNFINISHED)
+        return changer
 
     def _change(self) -> Any:
         outcome = supervised(self._first, self._again, lambda word: send({"phase": word}))

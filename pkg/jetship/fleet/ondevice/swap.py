@@ -17,10 +17,18 @@ itself, even one that was stopped by hand.
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from jetship.fleet.ondevice.containers import Containers, Entry, is_up, restart_policy
+from jetship.fleet.ondevice.containers import (
+    Containers,
+    Entry,
+    GoneError,
+    is_up,
+    restart_policy,
+    same_release,
+)
 from jetship.fleet.ondevice.engine import Engine, EngineError
 from jetship.fleet.ondevice.folder import Folder, RefusedError
 from jetship.fleet.ondevice.health import Check, UnhealthyError
+from jetship.fleet.ondevice.lost import remade
 
 Say = Callable[[str], None]
 
@@ -50,6 +58,7 @@ class Changer:
         self._say = say
         self._state = folder.load()
         self._terminated = False
+        self._gone = False
 
     def terminate(self) -> None:
         """End what is under way soon, by taking it back. A signal's handler may call this."""
@@ -58,28 +67,18 @@ class Changer:
     # Before
 
     def adopt(self) -> None:
-        """Take over a container of ours of which the state file says nothing, as it was lost.
+        """Take over the containers of which the state file says nothing, as it was lost.
 
         Raises:
             EngineError: the engine does not answer.
         """
-        state = self._state
-        if state["current"] or state["swap"]:
+        made = remade(self._folder, self._containers, self._state)
+        if made is None:
             return
-        found = [self._containers.find(name) for name in self._containers.names()]
-        kept = [one for one in found if one and restart_policy(one) == "always"]
-        if not kept:
-            return
-        newest = max(kept, key=lambda one: str(one["Created"]))
-        labels = newest["Config"]["Labels"]
-        state["current"] = {
-            "image": labels.get("jetship.image", newest["Image"]),
-            "release": labels.get("jetship.release", ""),
-            "container": newest["Name"].lstrip("/"),
-            "settings": None,
-        }
-        self._folder.save(state)
-        self._folder.note("adopted", container=state["current"]["container"])
+        self._state = made
+        self._folder.save(made)
+        names = [made[key]["container"] for key in ("current", "previous") if made[key]]
+        self._folder.note("adopted", containers=names, said=made["note"])
 
     def already(self, image: str, settings: Dict[str, Any]) -> bool:
         """Return whether the current container is one of this image and settings, and runs."""
@@ -103,12 +102,18 @@ class Changer:
             EngineError: the engine does not answer.
         """
         previous: Optional[Entry] = self._state["previous"]
+        current: Optional[Entry] = self._state["current"]
         if previous is None:
             raise RefusedError("previous", "there is no previous release on this device")
+        if current and same_release(previous, current):
+            raise RefusedError("previous", "its previous release is the one that it has now")
         if self._containers.find(previous["container"]):
             return previous
         if not previous["settings"]:
             raise RefusedError("previous", "the container of the previous release is gone")
+        if self._containers.local_image(previous["image"]) is None:
+            text = "the image of its previous release is no longer on the device"
+            raise RefusedError("image", text)
         return self.new_entry(previous["image"], previous["release"], previous["settings"])
 
     def begin(self, order: Dict[str, Any], entry: Entry) -> None:
@@ -124,9 +129,48 @@ class Changer:
         swap = {key: order[key] for key in ("token", "mode", "health", "stop_seconds", "patience")}
         swap.update(action=order["do"], entry=entry, kept=kept, phase="begun", reason="")
         swap["older"] = None if kept else state["previous"]
+        swap["old"], swap["backup"] = state["current"], self._backup(order["do"], entry)
         state["swap"] = swap
         self._folder.save(state)
         self._note("begun")
+
+    def supersede(self) -> bool:
+        """Give up a change that could not be ended, for another one that may mend the device.
+
+        Returns:
+            Whether that can be: not while anything of it is running, or an order to stop is.
+
+        Raises:
+            EngineError: the engine does not answer.
+        """
+        state, swap = self._state, self._state["swap"]
+        current = state["current"]["container"] if state["current"] else ""
+        others = [name for name in self._containers.names() if name != current]
+        up = [name for name in others if is_up(self._containers.find(name))]
+        if up or swap["phase"] == "stopping":
+            return False
+        self._note("superseded")
+        state["swap"] = None
+        self._folder.save(state)
+        return True
+
+    def _backup(self, action: str, entry: Entry) -> Optional[Entry]:
+        """Return the release that is the previous one once `entry` is committed.
+
+        That is the present one, unless nothing is left of it, or it only is made anew: then
+        another one is still the one to go back to.
+        """
+        old: Optional[Entry] = self._state["current"]
+        if old and not same_release(old, entry) and self._is_there(old):
+            return old
+        older: Optional[Entry] = None if action == "rollback" else self._state["previous"]
+        return older
+
+    def _is_there(self, entry: Entry) -> bool:
+        """Return whether a release has its container, or that could be made again."""
+        if self._containers.find(entry["container"]):
+            return True
+        return bool(entry["settings"]) and self._containers.local_image(entry["image"]) is not None
 
     # The change
 
@@ -188,14 +232,15 @@ class Changer:
 
     def _commit(self) -> None:
         """Let the engine keep the new container. From the saved state on there is no way back."""
-        state, swap, new, old = self._state, self._state["swap"], self._new, self._old
+        state, swap, new = self._state, self._state["swap"], self._new
         self._engine.set_restart(new["container"], "always")
-        before, phase = (state["current"], state["previous"]), swap["phase"]
-        state["current"], state["previous"], swap["phase"] = new, old, "committed"
+        before, phase = dict(state), swap["phase"]
+        state.update(current=new, previous=swap["backup"], note="")
+        swap["phase"] = "committed"
         try:
             self._folder.save(state)
         except OSError:
-            state["current"], state["previous"] = before
+            state.update(before)
             swap["phase"] = phase
             raise
         self._note("committed")
@@ -211,7 +256,8 @@ class Changer:
         if self._runs(self._new):
             return self._end("committed", "what is older is not put away: " + reason, left=True)
         if self._old is None or not self._answers():
-            return self._end("broken", "it does not start again: " + reason, left=True)
+            text = "it does not start again: " + reason
+            return self._end("broken", text, left=not self._gone)
         # It was healthy once, and is no more: the old one is better than none.
         state, new, old = self._state, self._new, self._old
         state["swap"].update(entry=new, kept=False, phase="stopping")
@@ -251,8 +297,32 @@ class Changer:
         if not problems:
             return self._end("rolled-back", reason, logs=logs)
         text = "%s; and then: %s" % (reason, "; ".join(problems))
+        if self._gone:
+            return self._end_without_old(text, logs)
         status = "rolled-back" if self._old is None or self._runs(self._old) else "broken"
         return self._end(status, text, logs=logs, left=True)
+
+    def _end_without_old(self, text: str, logs: str) -> Dict[str, Any]:
+        """Start what there was before the old release, of which nothing is left."""
+        state, swap = self._state, self._state["swap"]
+        older = state["previous"] if swap["action"] == "swap" else None
+        if older:
+            problems = self._try(lambda: self._up_once(older))
+            if not problems:
+                state["current"], state["previous"] = older, None
+                text += "; so it runs %s, which it had before that" % older["release"]
+                return self._end("rolled-back", text, logs=logs)
+            text += "; nor does %s start: %s" % (older["release"], "; ".join(problems))
+        # The next session would find no more than this one.
+        return self._end("broken", text, logs=logs)
+
+    def _up_once(self, entry: Entry) -> List[str]:
+        problems: List[str] = []
+        self._attempt(problems, lambda: self._raise_up(entry))
+        time.sleep(STEADY_SECONDS)
+        if not self._runs(entry):
+            problems.append("it does not keep running")
+        return problems
 
     def _back_once(self) -> List[str]:
         """Try each step of the way back; return what failed."""
@@ -292,7 +362,9 @@ class Changer:
         if found is None:
             # Somebody removed it; what it was made of is known.
             if not entry["settings"]:
-                raise EngineError("the container %s is gone" % entry["container"])
+                raise GoneError("the container %s is gone" % entry["container"])
+            if self._containers.local_image(entry["image"]) is None:
+                raise GoneError("its image is no longer on the device")
             entry["container"] = self._free_name(entry["image"])
             self._folder.save(self._state)
             self._containers.create(entry)
@@ -318,17 +390,22 @@ class Changer:
     @property
     def _old(self) -> Optional[Entry]:
         """The release that is to go, and comes back where the change fails."""
-        committed = self._state["swap"]["phase"] == "committed"
-        found: Optional[Entry] = self._state["previous" if committed else "current"]
+        state, swap = self._state, self._state["swap"]
+        committed = swap["phase"] == "committed"
+        found: Optional[Entry] = swap["old"] if committed else state["current"]
         return found
 
     def _try(self, once: Callable[[], List[str]]) -> List[str]:
-        """Repeat until nothing fails, as long as the order's patience allows."""
-        began, count = time.monotonic(), 0
+        """Repeat until nothing fails, as long as that may help and the order's patience allows."""
+        began, count, self._gone = time.monotonic(), 0, False
         while True:
             # An engine that hangs would take the time of every call there is.
             away = count and not self._answers()
-            problems = ["the engine does not answer"] if away else once()
+            try:
+                problems = ["the engine does not answer"] if away else once()
+            except GoneError as error:
+                self._gone = True
+                return [str(error)]
             patience = self._state["swap"]["patience"]
             if self._terminated:
                 patience = min(patience, TERMINATED_PATIENCE_SECONDS)
@@ -339,8 +416,13 @@ class Changer:
 
     @staticmethod
     def _attempt(problems: List[str], step: Callable[[], Any]) -> None:
+        """Take a step, and note what fails; raises GoneError where nothing else failed."""
         try:
             step()
+        except GoneError as error:
+            if not problems:
+                raise
+            problems.append(str(error))
         except (EngineError, OSError) as error:
             problems.append(str(error))
 

@@ -32,7 +32,8 @@ class Transfer:
     def __init__(self, folder: Folder, engine: Engine) -> None:
         self._folder = folder
         self._engine = engine
-        self._own_name = Containers(folder.app, engine).own_name
+        self._containers = Containers(folder.app, engine)
+        self._own_name = self._containers.own_name
         self._whole: Set[str] = set()
 
     def has(self, image: str) -> bool:
@@ -41,12 +42,7 @@ class Transfer:
         Raises:
             EngineError: the engine does not answer.
         """
-        name = self._own_name(image)
-        if self._engine.image(name) is None:
-            if self._engine.image(image) is None:
-                return False
-            self._engine.call(["image", "tag", image, name])
-        return True
+        return self._containers.local_image(image) is not None
 
     def offer(self, image: str, layers: List[Dict[str, Any]]) -> Dict[str, Any]:
         """Say what is to be sent of an image: nothing, or some layers, from which byte on.
