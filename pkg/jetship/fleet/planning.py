@@ -1,10 +1,10 @@
 """What is asked for with a deploy.yaml, and the plans that come of it."""
 
 import contextlib
+import functools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 from jetship import console
@@ -12,8 +12,8 @@ from jetship.engine import connect
 from jetship.errors import ConfigError, JetshipError
 from jetship.fleet import model
 from jetship.fleet.images import pin_image, pushed
-from jetship.fleet.journal import FOLDER, journals, read, rollout_named
-from jetship.fleet.plan import PinnedImage, Plan, Setup, make_plan, plan_back, shortened
+from jetship.fleet.journal import FOLDER, SUFFIX, journals, read, rollout_named
+from jetship.fleet.plan import PinnedImage, Plan, Setup, make_plan, plan_back, rollout_of, shortened
 from jetship.image.container import create_words
 from jetship.targets.catalog import Catalog
 from jetship.targets.deployment import Deployment
@@ -45,7 +45,7 @@ class Request:
         """The name of containers and state on the devices: acme-ops of acme/ops."""
         return re.sub(r"[^a-z0-9]+", "-", self.named.repository.lower())
 
-    @cached_property
+    @functools.cached_property
     def targets(self) -> Mapping[str, Target]:
         """The targets of the devices, by their ids."""
         return {device.target.id: device.target for device in self.devices}
@@ -198,6 +198,23 @@ def _plan_of(rollout: str, folder: Path) -> Plan | None:
         return Plan.from_json(read(paths[rollout]).plan)
     console.note(f"{folder} has no rollout {rollout} (it has {shortened([*paths]) or 'none'})")
     return None
+
+
+def names_of_images(folder: Path) -> Callable[[model.Installed], str]:
+    """Return what says how people call the image of a release, by the journals of a folder.
+
+    A device knows its image by its id alone. "" is said of what no rollout of this machine brought.
+    """
+
+    @functools.cache
+    def names(rollout: str) -> Mapping[str, str]:
+        try:
+            plan = Plan.from_json(read(folder / f"{rollout_named(rollout)}{SUFFIX}").plan)
+        except ConfigError:
+            return {}
+        return {image.id: image.name for image in plan.images}
+
+    return lambda installed: names(rollout_of(installed.release)).get(installed.image, "")
 
 
 def journal_folder(deploy: Path) -> Path:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jetship.errors import JetshipError, RolloutError
-from jetship.fleet.model import Facts, LockedError
+from jetship.fleet.model import Facts, Installed, LockedError
 from jetship.fleet.plan import PlannedDevice, count_of
 from jetship.fleet.sessions import Opener
 
@@ -22,12 +22,14 @@ class Answer:
         facts: what it said.
         silence: why it said nothing.
         held: it said nothing since another session has it.
+        name: repository:tag of its image, where this machine rolled that out; "" elsewhere.
     """
 
     device: PlannedDevice
     facts: Facts | None = None
     silence: str = ""
     held: bool = False
+    name: str = ""
 
     @property
     def image(self) -> str:
@@ -90,7 +92,7 @@ class Answer:
             self.device.board,
             (facts.l4t or "-") if facts else "",
             self.release or ("-" if facts else ""),
-            self.image,
+            self.name or self.image,
             (facts.container or "-") if facts else "?",
             f"{facts.disk_free_bytes / 1e9:.1f} GB" if facts else "",
             self.last,
@@ -119,6 +121,7 @@ class Answer:
             "disk_free_bytes": self.facts.disk_free_bytes,
             "clock": self.facts.clock,
             "container": self.facts.container or None,
+            "image_name": self.name or None,
             "current": vars(state.current) if state.current else None,
             "previous": vars(state.previous) if state.previous else None,
             "unfinished": state.unfinished or None,
@@ -134,6 +137,8 @@ def ask_all(
     devices: Sequence[PlannedDevice],
     opener: Opener,
     told: Callable[[Answer], None] = lambda _: None,
+    *,
+    name_of: Callable[[Installed], str] = lambda _: "",
 ) -> list[Answer]:
     """Ask all devices, many at a time, and return their answers in the given order.
 
@@ -141,9 +146,10 @@ def ask_all(
         devices: that are asked.
         opener: opens sessions with them.
         told: is given each answer when it comes.
+        name_of: returns how people call the image of a release, or "".
     """
     with ThreadPoolExecutor(max_workers=max(1, min(ASKED_AT_ONCE, len(devices)))) as pool:
-        coming = [pool.submit(_ask, device, opener) for device in devices]
+        coming = [pool.submit(_ask, device, opener, name_of) for device in devices]
         for one in as_completed(coming):
             told(one.result())
         return [one.result() for one in coming]
@@ -162,7 +168,7 @@ def failure(answers: Sequence[Answer]) -> RolloutError | None:
     )
 
 
-def _ask(device: PlannedDevice, opener: Opener) -> Answer:
+def _ask(device: PlannedDevice, opener: Opener, name_of: Callable[[Installed], str]) -> Answer:
     try:
         link = opener(device)
     except LockedError as error:
@@ -173,6 +179,7 @@ def _ask(device: PlannedDevice, opener: Opener) -> Answer:
         why = f": {error.why}" if error.why else ""
         return Answer(device, silence=" ".join(f"{error.what}{why}".split()))
     try:
-        return Answer(device, link.facts)
+        current = link.facts.state.current
+        return Answer(device, link.facts, name=name_of(current) if current else "")
     finally:
         link.close()

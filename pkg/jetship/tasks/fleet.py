@@ -1,5 +1,6 @@
 """The tasks `deploy`, `status` and `rollback`."""
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -130,22 +131,26 @@ def status(
     """
     from jetship.fleet import tables
     from jetship.fleet.plan import planned
+    from jetship.fleet.planning import journal_folder, names_of_images
     from jetship.fleet.running import opener_for
     from jetship.fleet.status import ask_all, failure
 
     request = _request(known.catalog(deploy), deploy, group, device)
     opener = opener_for(request.app, lambda _: "", look=True)
     devices = [planned(one) for one in request.devices]
+    ask = functools.partial(
+        ask_all, devices, opener, name_of=names_of_images(journal_folder(Path(deploy)))
+    )
     if watch:
         if json or not console.stdout.is_terminal:
             raise ConfigError("--watch draws on a terminal", fix="leave it out, or --json")
-        tables.watch_status(lambda: ask_all(devices, opener))
+        tables.watch_status(ask)
         return
     if json:
-        answers = ask_all(devices, opener)
+        answers = ask()
         console.emit_json({"devices": [one.to_json() for one in answers]})
     else:
-        answers = tables.show_status(devices, lambda told: ask_all(devices, opener, told))
+        answers = tables.show_status(devices, ask)
     error = failure(answers)
     if error is not None:
         raise Reported(error) if json else error

@@ -265,7 +265,7 @@ def test_status_shows_what_each_device_runs(call, devices, monkeypatch):
     assert "1 of 3 devices does not run what was rolled out, or cannot tell" in err
     rows = [line.split(maxsplit=8) for line in out.splitlines()[1:]]
     assert rows[0][:4] == ["d0", "ops@d0", "orin", "r36.4.3"]
-    assert rows[0][5:7] == ["1" * 12, "running"]
+    assert rows[0][5:7] == ["acme/ops:2", "running"]
     assert "d1 cannot be reached" in out
     assert "eve@laptop works on it for 20260101T000000Z since 2026-01-01" in out
     _, out, _ = call("status", "--json")
@@ -283,6 +283,18 @@ def test_a_terminal_shows_the_state_as_it_comes(call, devices, monkeypatch):
     code, out, _ = call("status")
     assert code == 0
     assert out.count("running") >= 3
+
+
+def test_status_has_the_digits_of_an_image_that_was_rolled_out_elsewhere(call, devices):
+    code, out, _ = call("status", "--device", "d0")
+    assert (code, out.splitlines()[1].split()[5]) == (0, "0" * 12)
+    call("deploy", "--device", "d0")
+    (path,) = journal.journals(Path(".jetship/rollouts"))
+    path.write_text("damaged\n")
+    _, out, _ = call("status", "--device", "d0", "--json")
+    assert json.loads(out)["devices"][0]["image_name"] is None
+    path.unlink()
+    assert call("status", "--device", "d0")[1].splitlines()[1].split()[5] == "1" * 12
 
 
 def test_watching_needs_somebody_who_watches(call, devices):
