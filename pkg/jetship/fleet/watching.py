@@ -51,6 +51,8 @@ class Watching:
         """Note what a device does now."""
         with self._lock:
             self._rows[device] = _Row(what)
+            # One that goes back is at work once more.
+            self._ended.pop(device, None)
 
     def sent(self, device: str, done: int, total: int) -> None:
         """Note how many bytes of how many are there."""
@@ -111,7 +113,7 @@ class Watching:
         for title in ("device", "", "", ""):
             table.add_column(title)
         with self._lock:
-            rows = [(name, row) for name, row in self._rows.items() if name not in self._ended]
+            rows = list(self._rows.items())
             ended = len(self._ended)
         for name, row in rows[:MOST_ROWS]:
             seconds = f"{time.monotonic() - row.begin:.0f} s"

@@ -84,3 +84,12 @@ def test_where_nobody_can_answer_no_wave_begins(view, terminal, monkeypatch):
 
 def test_sizes_are_told_in_megabytes():
     assert [megabytes(size) for size in (0, 300_000, 12_000_000)] == ["0.0 MB", "0.3 MB", "12 MB"]
+
+
+def test_a_device_that_goes_back_is_at_work_once_more(view, terminal):
+    view.told({"event": "ended", "device": "d0", "result": "committed"})
+    view.doing("d0", "going back")
+    assert table(view)[1].split()[:3] == ["d0", "going", "back"]
+    assert "0 of 40 done" in table(view)[-1]
+    view.told({"event": "ended", "device": "d0", "result": "reverted"})
+    assert "1 of 40 done" in table(view)[-1]
