@@ -59,7 +59,7 @@ def test_the_build_after_a_stopped_one_works(stuck, words, cache, dist):
 
 
 def test_a_build_that_is_killed_leaves_no_compiler(stuck):
-    assert {"nvcc", "cc1plus"} <= set(stuck.programs())
+    wait_until(lambda: {"nvcc", "cc1plus"} <= set(stuck.programs()), "both compilers")
     assert stop(stuck, signal.SIGKILL).status == -signal.SIGKILL
     wait_until(lambda: stuck.programs() == [], "the end of the compilers")
 

@@ -17,7 +17,7 @@ import requests
 from docker.models.containers import Container
 from docker.types import LogConfig
 
-from jetship import console, proc
+from jetship import console, interrupts, proc
 from jetship.engine import EMULATION_FIX, OCI_NAMES, engine_errors
 from jetship.errors import ImageError, ToolMissingError
 from jetship.image.runline import EMULATION_FOLDER
@@ -60,21 +60,24 @@ def smoke(
             lines of its output.
         ToolMissingError: the engine cannot run programs of the target's machine.
     """
-    stubs = emulation_stubs(dict(libraries(wheel)), toolchain, store)
-    console.step(f"running {proc.shown(command)} in {image}")
-    for init in (True, False):
-        # The engine is spoken to in a thread, which Ctrl-C does not reach. In this one, which only
-        # waits, it cannot meet a destructor of the SDK, where Python would drop it.
-        with (
-            ThreadPoolExecutor(1) as thread,
-            _container(thread, client, image, command, target, stubs=stubs, init=init) as container,
-        ):
-            run = _Run(container, limit_seconds)
-            status = thread.submit(run.follow, target.platform.machine).result()
-        if not run.never_began:
-            break
-        # docker-init reports a program of a foreign machine as a missing file. The engine by
-        # itself tells them apart, so it is asked, for the message.
+    with interrupts.noticed() as interrupted:
+        stubs = emulation_stubs(dict(libraries(wheel)), toolchain, store)
+        console.step(f"running {proc.shown(command)} in {image}")
+        for init in (True, False):
+            # The engine is spoken to in a thread, which Ctrl-C does not reach.
+            with (
+                ThreadPoolExecutor(1) as thread,
+                _container(
+                    thread, client, image, command, target, stubs=stubs, init=init
+                ) as container,
+            ):
+                run = _Run(container, limit_seconds)
+                following = thread.submit(run.follow, target.platform.machine)
+                status = interrupts.result(following, interrupted)
+            if not run.never_began:
+                break
+            # docker-init reports a program of a foreign machine as a missing file. The engine by
+            # itself tells them apart, so it is asked, for the message.
     return _answer(status, run, command)
 
 
