@@ -102,5 +102,5 @@ def test_what_cannot_be_answered_is_the_error(toolchain, tmp_path, dist, setup, 
     error = done.one_error(6)
     assert words in error
     assert "the project asks of torch what jetship cannot answer" in error
-    assert "report the line to the jetship project's issues" in error
+    assert "if it needs the answer, report it to the jetship project's issues" in error
     assert wheels_in(dist) == []
