@@ -431,7 +431,8 @@ def test_a_deploy_file_that_is_none_says_what_it_is_and_what_to_do(call, wheel):
     for name, problem in (("nope.yaml", "does not exist"), ("dep", "is a folder")):
         code, _, err = call(wheel(), "--deploy", name)
         assert code == 2
-        assert f"error: {name} {problem}\n  fix: name a deploy.yaml" in err
+        assert f"error: {name} {problem}\n" in err
+        assert "\n  fix: name a deploy.yaml" in err
 
 
 def test_the_policy_of_the_page_names_its_own_script_and_style(call, wheel):
