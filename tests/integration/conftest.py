@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from arm64images import Image, make_image
 from devices import Fleet, running_fleet
 from jetship.store import Store, default_root
 from jetship.targets.catalog import Catalog
@@ -66,3 +67,21 @@ def fleet() -> Iterator[Fleet]:
     """Two devices, which the tests of a module share."""
     with running_fleet(2) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory) -> Path:
+    """A folder for small images that the test fleet runs."""
+    return tmp_path_factory.mktemp("images")
+
+
+@pytest.fixture(scope="module")
+def old(images) -> Image:
+    """What the devices of a rollout run before it."""
+    return make_image(images, "1.0")
+
+
+@pytest.fixture(scope="module")
+def new(images) -> Image:
+    """What a rollout brings."""
+    return make_image(images, "1.1")

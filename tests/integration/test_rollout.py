@@ -5,7 +5,6 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,21 +23,6 @@ CAMERA = "/home/robot/camera"
 def fleet() -> Iterator[Fleet]:
     with running_fleet(3) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("images")
-
-
-@pytest.fixture(scope="module")
-def old(images) -> Image:
-    return make_image(images, "1.0")
-
-
-@pytest.fixture(scope="module")
-def new(images) -> Image:
-    return make_image(images, "1.1")
 
 
 @pytest.fixture

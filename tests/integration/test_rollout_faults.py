@@ -10,7 +10,6 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from arm64images import Image, make_image
@@ -26,21 +25,6 @@ DEPLOYER_STEPS = ("planned", "wave", "started", "sending", "sent", "swapping", *
 def fleet() -> Iterator[Fleet]:
     with running_fleet(len(STEPS)) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("images")
-
-
-@pytest.fixture(scope="module")
-def old(images) -> Image:
-    return make_image(images, "1.0")
-
-
-@pytest.fixture(scope="module")
-def new(images) -> Image:
-    return make_image(images, "1.1")
 
 
 @pytest.fixture
