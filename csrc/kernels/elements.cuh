@@ -13,6 +13,7 @@ constexpr int kPackWords = kPackBytes / 4;
 
 struct Float32 {
   typedef float type;
+  typedef uint32_t Bits;
   typedef Fine Precision;
   static constexpr int kPerWord = 1;
   static __device__ __forceinline__ float load(float value) { return value; }
@@ -27,6 +28,7 @@ struct Float32 {
 
 struct Float16 {
   typedef __half type;
+  typedef uint16_t Bits;
   typedef Coarse Precision;
   static constexpr int kPerWord = 2;
   static __device__ __forceinline__ float load(__half value) { return __half2float(value); }
@@ -50,6 +52,7 @@ struct Float16 {
 // By bits: the toolkit's bf16 type is missing below CUDA 11, and on sm_62 its intrinsics are.
 struct BFloat16 {
   typedef uint16_t type;
+  typedef uint16_t Bits;
   typedef Coarse Precision;
   static constexpr int kPerWord = 2;
   static __device__ __forceinline__ float load(uint16_t value) {

@@ -1,12 +1,19 @@
 // Attention-weighted greedy NMS in one launch. nms_math.h defines the arithmetic and the order.
 //
-// The whole grid goes through three phases, and one block through a fourth:
-//   1. weigh: a warp reduces a row of attn_map to that box's weighted score.
-//   2. rank: a warp counts how many boxes come before its box, and puts it at that place.
-//   3. compare: a warp takes 32 x 32 pairs of boxes, by rank, and writes which overlap too much.
-//   4. scan: the last block to be done with 3 decides the boxes in the order of their ranks.
-// Between the phases the blocks wait for each other, which a cooperative launch makes safe: all blocks
-// are resident at a time. Where the device has no such launch (sm_53), the grid is one block.
+// The grid meets once:
+//   1. weigh and compare: a warp reduces rows of attn_map to weighted scores, and takes tiles of 32 x 32
+//      pairs of boxes and writes which overlap too much. The one waits for memory and the other
+//      computes, and neither needs the other, so a warp compares while its loads are on their way.
+//   -- all blocks wait for each other --
+//   2. strike: of a box's neighbours, those that rank below it are struck out. No box is sorted.
+//   3. decide: a box goes as soon as a neighbour above it is kept, and is kept as soon as all of them
+//      are gone. Each block decides the tiles it owns and publishes that; it looks at what the others
+//      published until its own are decided. What is decided is never taken back, so the result is that
+//      of the sequential loop in whatever order the blocks run.
+// The waiting is safe because a cooperative launch has all blocks resident at a time. Where the device
+// has no such launch (sm_53), the grid is one block.
+#include <cooperative_groups.h>
+
 #include "device.h"
 #include "elements.cuh"
 #include "jetops_kernels.h"
@@ -16,22 +23,42 @@ namespace {
 
 using jetops::Box;
 
-typedef unsigned int Word;  // 32 boxes of a bit mask
+// CUDA's own barrier of a grid needs no memory that somebody has to set to zero before the launch,
+// which takes 2.7 of 23 us on an H200. Before CUDA 11 it needs relocatable device code.
+#define JETOPS_GRID_BARRIER (CUDART_VERSION >= 11000)
+
+typedef unsigned int Word;  // 32 boxes of a bit mask: a tile
 
 constexpr int kLanes = jetops::kLanes;
 constexpr unsigned kFullWarp = 0xFFFFFFFFu;
-constexpr int kGroup = 4;                 // tiles of 32 ranks that are decided between two barriers
-constexpr int kHelpers = kGroup * kGroup;  // warps that prepare a group; one more decides it
-constexpr int kWarps = kHelpers + 1;
+constexpr int kWarps = 16;
 constexpr int kThreads = kWarps * kLanes;
-constexpr int kAhead = 16;        // words that a helper loads before it can use them
-constexpr int kSteps = 2;         // and how many groups before: memory takes longer than a group
-constexpr int kKeySlice = 8192;   // keys in shared memory at a time
-constexpr int kKeysALoad = 4;     // 16 bytes
-constexpr int kBoxesAWarp = 4;    // that are ranked at a time, where a warp has several
 constexpr int kMaxTiles = JETOPS_NMS_MAX_BOXES / kLanes;
+constexpr int kSlice = 8192;     // scores, or keys, in shared memory at a time
+constexpr int kBoxesABlock = 8;  // fewer are not worth another block
+// Loads of attn_map that a lane has on their way. On sm_53 and sm_62 a thread has 64 registers here.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 700
+constexpr int kBatch = 4;
+#else
+constexpr int kBatch = 16;
+#endif
+constexpr int kBatchColumns = kBatch * jetops::kPartials;
+constexpr int kScoreStep = 2048;  // scores are staged in whole steps, so that every batch finds its own
+constexpr int kAtOnce = 4;  // tiles that a warp looks at between two branches
+constexpr int kLookStep = kAtOnce * kWarps;
+constexpr int kMaxSteps = kMaxTiles / kLookStep + 1;
+constexpr int kAhead = 8;  // words of `overlaps` that a thread has on their way
 constexpr size_t kAlignment = 256;
-constexpr Word kNever = 0x80000000u;  // in `order`: this box is not to be kept
+constexpr size_t kUsualSharedBytes = 48 * 1024;  // more is to be asked for
+
+static_assert(kMaxSteps <= 31 && kMaxTiles <= kThreads, "a thread looks after the state of a tile");
+static_assert(kSlice % kScoreStep == 0 && kScoreStep % kBatchColumns == 0,
+              "the scores of a batch are in one place");
+
+// Which boxes of a tile are decided, and how. Bits are set and never cleared.
+struct __align__(8) State {
+  Word kept, gone;
+};
 
 struct Problem {
   const float* boxes;
@@ -39,17 +66,18 @@ struct Problem {
   const void* attn_map;
   int dtype;   // of scores and attn_map
   int n;
-  int tiles;   // of 32 boxes
-  int padded;  // boxes in whole groups of tiles
+  int tiles;
+  int places;  // for words of a box: one for each tile and one more, in whole steps of looking
+  int share;   // tiles that a block owns
+  bool words_in_shared_memory;
   jetops::Threshold threshold;
-  bool vector_loads;
+  bool vector_loads;  // of scores and attn_map
+  bool vector_boxes;
   uint8_t* keep;
   float* weighted;
-  Word* order;        // [padded] indices by rank
-  float4* corners;    // [padded] boxes by rank
-  float* areas;       // [padded]
-  Word* overlaps;     // [tiles][padded]: which of a tile's boxes overlap a box of it or a later one
-  unsigned* arrived;  // zero before the launch
+  Word* overlaps;     // [places][32 * tiles]: which boxes of a tile a box overlaps too much
+  State* state;       // [tiles]: what all blocks have decided
+  unsigned* arrived;  // without JETOPS_GRID_BARRIER: zero before the launch
 #if defined(JETOPS_NMS_PROFILE)
   unsigned long long* times;  // nanoseconds; see tools/nms_phases.cu
 #endif
@@ -61,242 +89,76 @@ unsigned long long* jetops_nms_times = nullptr;  // device memory, set before a 
 __device__ __forceinline__ void note_time(const Problem& p, int place) {
   unsigned long long now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-  if (threadIdx.x == 0) p.times[place] = now;
+  if (blockIdx.x == 0 && threadIdx.x == 0) p.times[place] = now;
+}
+
+__device__ __forceinline__ void note_turns(const Problem& p, int turns) {
+  if (blockIdx.x == 0 && threadIdx.x == 0) p.times[5] = turns;
 }
 #else
 __device__ __forceinline__ void note_time(const Problem&, int) {}
+__device__ __forceinline__ void note_turns(const Problem&, int) {}
 #endif
 
-__device__ __forceinline__ int warp_number() { return blockIdx.x * kWarps + threadIdx.x / kLanes; }
-__device__ __forceinline__ int warp_count() { return gridDim.x * kWarps; }
-
-// ---------------------------------------------------------------- between phases
-
-// The barrier orders the block's writes before the first thread's fence, and the fence before the
-// arrival.
-__device__ __forceinline__ unsigned arrive(const Problem& p) {
-  __shared__ unsigned before;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    __threadfence();
-    before = atomicAdd(p.arrived, 1u);
-    __threadfence();
+// All blocks wait for each other. What other blocks wrote is to be read past L1 (__ldcg) after this.
+__device__ __forceinline__ void wait_for_all(const Problem& p) {
+  if (gridDim.x == 1) {  // which need not be a cooperative launch
+    __syncthreads();
+    return;
   }
-  __syncthreads();
-  return before;
-}
-
-// `phase` counts from 1. What other blocks wrote is to be read past L1 (__ldcg) after this.
-__device__ __forceinline__ void wait_for_all(const Problem& p, unsigned phase) {
+#if JETOPS_GRID_BARRIER && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 600)
+  cooperative_groups::this_grid().sync();
+#else
   __syncthreads();
   if (threadIdx.x == 0) {
     const volatile unsigned* arrived = p.arrived;
     __threadfence();
     atomicAdd(p.arrived, 1u);
-    while (*arrived < phase * gridDim.x) {
+    while (*arrived < gridDim.x) {
     }
     __threadfence();
   }
   __syncthreads();
+#endif
 }
 
-// ---------------------------------------------------------------- phase 1: weigh
+// ---------------------------------------------------------------- 1: compare
 
-template <class Type>
-__device__ __forceinline__ float4 load_four(const typename Type::type* from) {
-  float out[4];
-  const uint2 words = __ldg(reinterpret_cast<const uint2*>(from));
-  Type::unpack(words.x, out);
-  Type::unpack(words.y, out + 2);
-  return make_float4(out[0], out[1], out[2], out[3]);
-}
+// Two tiles of boxes: `mine` is not behind `theirs`. Lane l has box l of each.
+struct Pair {
+  int mine, theirs;
+  float4 box, other;
+};
 
-template <>
-__device__ __forceinline__ float4 load_four<jetops::Float32>(const float* from) {
-  return __ldg(reinterpret_cast<const float4*>(from));
-}
-
-__device__ __forceinline__ float add_product(float sum, float a, float b) {
-  return jetops::add(sum, jetops::mul(a, b));
-}
-
-// Lane l holds the partial sums 4l to 4l+3 of nms_math.h.
-template <class Type>
-__device__ __forceinline__ float weight_of_row(const Problem& p, int row_number, int lane) {
-  typedef typename Type::type T;
-  const T* row = static_cast<const T*>(p.attn_map) + (int64_t)row_number * p.n;
-  const T* scores = static_cast<const T*>(p.scores);
-  float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-  if (p.vector_loads) {  // n is a multiple of 4 then, so four columns are all inside or all outside
-#pragma unroll 8
-    for (int col = 4 * lane; col < p.n; col += jetops::kPartials) {
-      const float4 a = load_four<Type>(row + col);
-      const float4 s = load_four<Type>(scores + col);
-      sum[0] = add_product(sum[0], a.x, s.x);
-      sum[1] = add_product(sum[1], a.y, s.y);
-      sum[2] = add_product(sum[2], a.z, s.z);
-      sum[3] = add_product(sum[3], a.w, s.w);
-    }
-  } else {
-    for (int col = 4 * lane; col < p.n; col += jetops::kPartials) {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        if (col + k >= p.n) continue;
-        sum[k] = add_product(sum[k], Type::load(row[col + k]), Type::load(scores[col + k]));
-      }
-    }
-  }
-  float total = jetops::add(jetops::add(sum[0], sum[2]), jetops::add(sum[1], sum[3]));
-#pragma unroll
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    total = jetops::add(total, __shfl_down_sync(kFullWarp, total, width));
-  }
-  return total;  // right in lane 0
-}
-
-template <class Type>
-__device__ __forceinline__ void weigh_box_of(const Problem& p, int i, int lane) {
-  const float weight = weight_of_row<Type>(p, i, lane);
-  const float score = Type::load(static_cast<const typename Type::type*>(p.scores)[i]);
-  if (lane == 0) p.weighted[i] = jetops::mul(score, weight);
-}
-
-__device__ __forceinline__ void weigh_box(const Problem& p, int i, int lane) {
-  if (p.dtype == JETOPS_FLOAT32) {
-    weigh_box_of<jetops::Float32>(p, i, lane);
-  } else if (p.dtype == JETOPS_FLOAT16) {
-    weigh_box_of<jetops::Float16>(p, i, lane);
-  } else {
-    weigh_box_of<jetops::BFloat16>(p, i, lane);
-  }
-}
-
-__device__ void weigh_boxes(const Problem& p) {
-  for (int i = warp_number(); i < p.n; i += warp_count()) weigh_box(p, i, threadIdx.x % kLanes);
-}
-
-// ---------------------------------------------------------------- phase 2: rank
-
-__device__ __forceinline__ uint32_t key_of(float score) {
-  return jetops::rank_bits(score, __float_as_uint(score));
-}
-
-// How many of four keys are below a limit.
-__device__ __forceinline__ int count_below(const uint4& key, uint32_t limit) {
-  return (key.x < limit) + (key.y < limit) + (key.z < limit) + (key.w < limit);
-}
-
-// Adds to `count` how many boxes of a slice come before each of kBoxes boxes: those with a smaller
-// key, and with the same key those with a smaller index. `place` is the box's own place in the slice,
-// and may lie outside. Every lane counts for itself.
-template <int kBoxes>
-__device__ __forceinline__ void count_before(const uint32_t* keys, int filled, const int* place,
-                                             const uint32_t* key, int* count) {
-  const int lane = threadIdx.x % kLanes;
-  constexpr int kStep = kLanes * kKeysALoad;
-#pragma unroll 4
-  for (int start = 0; start < filled; start += kStep) {
-    const uint4 four = *reinterpret_cast<const uint4*>(keys + start + lane * kKeysALoad);
-#pragma unroll
-    for (int b = 0; b < kBoxes; ++b) {  // no key is the largest number, so adding 1 is safe
-      count[b] += count_below(four, start + kStep <= place[b] ? key[b] + 1 : key[b]);
-    }
-  }
-  // The step that the box itself is in was counted as if all of it came after.
-#pragma unroll
-  for (int b = 0; b < kBoxes; ++b) {
-    if (place[b] < 0 || place[b] >= filled) continue;
-    for (int k = place[b] / kStep * kStep + lane; k < place[b]; k += kLanes) {
-      count[b] += keys[k] == key[b];
-    }
-  }
-}
-
-__device__ __forceinline__ Box load_box(const Problem& p, int i) {
+__device__ __forceinline__ float4 load_corners(const Problem& p, int i) {
+  if (i >= p.n) return make_float4(0.0f, 0.0f, 0.0f, 0.0f);  // meets no box
   const float* corners = p.boxes + 4 * (int64_t)i;
-  return jetops::make_box(__ldg(corners), __ldg(corners + 1), __ldg(corners + 2),
-                          __ldg(corners + 3));
+  if (p.vector_boxes) return __ldg(reinterpret_cast<const float4*>(corners));
+  return make_float4(__ldg(corners), __ldg(corners + 1), __ldg(corners + 2), __ldg(corners + 3));
 }
 
-__device__ __forceinline__ void place_box(const Problem& p, int i, const Box& box, int rank,
-                                          bool never) {
-  p.order[rank] = (Word)i | (never ? kNever : 0u);
-  p.corners[rank] = make_float4(box.x1, box.y1, box.x2, box.y2);
-  p.areas[rank] = box.area;
+// The pairs of tiles are numbered without a square root: row r and row tiles-1-r of the triangle
+// together have tiles+1 pairs, so folding it gives a rectangle of that width.
+__device__ __forceinline__ int count_of_pairs(const Problem& p) {
+  return (p.tiles + 1) / 2 * (p.tiles + 1);
 }
 
-__device__ __forceinline__ void load_keys(const Problem& p, int start, int size, int filled,
-                                          uint32_t* keys) {
-#pragma unroll 4
-  for (int k = threadIdx.x; k < filled; k += kThreads) {
-    keys[k] = k < size ? key_of(__ldcg(p.weighted + start + k)) : 0xFFFFFFFFu;
+__device__ __forceinline__ Pair load_pair(const Problem& p, int number) {
+  const int width = p.tiles + 1, lane = threadIdx.x % kLanes;
+  Pair pair;
+  pair.mine = number / width;
+  pair.theirs = pair.mine + number % width;
+  if (pair.theirs >= p.tiles) {
+    pair.theirs -= pair.mine + 1;  // the mirrored row begins where this one ends
+    pair.mine = p.tiles - 1 - pair.mine;  // the middle one of an odd count mirrors itself
   }
+  pair.box = load_corners(p, pair.mine * kLanes + lane);
+  pair.other = load_corners(p, pair.theirs * kLanes + lane);
+  return pair;
 }
 
-template <int kBoxes>
-__device__ __forceinline__ void rank_boxes_by(const Problem& p, int first, uint32_t* keys) {
-  constexpr int kStep = kLanes * kKeysALoad;
-  int i[kBoxes], place[kBoxes], count[kBoxes];
-  uint32_t key[kBoxes];
-  Box box[kBoxes];
-#pragma unroll
-  for (int b = 0; b < kBoxes; ++b) {
-    i[b] = first + b * warp_count() + warp_number();
-    count[b] = 0;
-    key[b] = 0;
-    if (i[b] < p.n) {
-      key[b] = key_of(__ldcg(p.weighted + i[b]));
-      box[b] = load_box(p, i[b]);
-    }
-  }
-  for (int start = 0; start < p.n; start += kKeySlice) {
-    const int size = p.n - start < kKeySlice ? p.n - start : kKeySlice;
-    const int filled = (size + kStep - 1) / kStep * kStep;
-    __syncthreads();
-    load_keys(p, start, size, filled, keys);
-    __syncthreads();
-#pragma unroll
-    for (int b = 0; b < kBoxes; ++b) place[b] = i[b] - start;
-    count_before<kBoxes>(keys, filled, place, key, count);
-  }
-#pragma unroll
-  for (int b = 0; b < kBoxes; ++b) {
-#pragma unroll
-    for (int width = kLanes / 2; width > 0; width /= 2) {
-      count[b] += __shfl_xor_sync(kFullWarp, count[b], width);
-    }
-    if (i[b] < p.n && threadIdx.x % kLanes == 0) {
-      place_box(p, i[b], box[b], count[b], key[b] == jetops::kNanRank);
-    }
-  }
-}
-
-__device__ void rank_boxes(const Problem& p, uint32_t* keys) {
-  if (p.n <= warp_count()) {
-    rank_boxes_by<1>(p, 0, keys);
-  } else {
-    for (int first = 0; first < p.n; first += kBoxesAWarp * warp_count()) {
-      rank_boxes_by<kBoxesAWarp>(p, first, keys);
-    }
-  }
-  // Places behind the last box, so that whole groups can be read.
-  const int64_t behind = p.n + (int64_t)blockIdx.x * kThreads + threadIdx.x;
-  if (behind < p.padded) p.order[behind] = kNever;
-}
-
-// ---------------------------------------------------------------- phase 3: compare
-
-__device__ __forceinline__ Box box_at(const Problem& p, int rank) {
-  Box box = jetops::make_box(0.0f, 0.0f, 0.0f, 0.0f);
-  if (rank < p.n) {
-    const float4 corners = __ldcg(p.corners + rank);
-    box.x1 = corners.x;
-    box.y1 = corners.y;
-    box.x2 = corners.z;
-    box.y2 = corners.w;
-    box.area = __ldcg(p.areas + rank);
-  }
-  return box;
+__device__ __forceinline__ Box box_of(const float4& c) {
+  return jetops::make_box(c.x, c.y, c.z, c.w);
 }
 
 struct Staged {
@@ -310,261 +172,631 @@ struct Staged {
   }
 };
 
-// `staged` is this warp's own shared memory. Lane l ends up with the word of box l of `later`.
-__device__ void compare_tile(const Problem& p, int earlier, int later, Staged& staged) {
+// Bit j of lane l becomes bit l of lane j: blocks of half the size change places, five times.
+__device__ __forceinline__ Word transposed(Word word) {
   const int lane = threadIdx.x % kLanes;
-  const Box mine = box_at(p, earlier * kLanes + lane);
-  const Box theirs = box_at(p, later * kLanes + lane);
+  Word low = 0x0000FFFFu;
+#pragma unroll
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    const Word other = __shfl_xor_sync(kFullWarp, word, width);
+    word = (lane & width) ? (word & ~low) | ((other >> width) & low)
+                          : (word & low) | ((other << width) & ~low);
+    low ^= low << (width / 2);
+  }
+  return word;
+}
+
+__device__ __forceinline__ Word* words_of(const Problem& p, int tile, int box) {
+  return p.overlaps + (unsigned)(tile * p.tiles * kLanes + box);
+}
+
+// `staged` is this warp's own shared memory. Two boxes are compared once, and both get to know.
+__device__ __forceinline__ void compare(const Problem& p, const Pair& pair, Staged& staged) {
+  const int lane = threadIdx.x % kLanes;
+  const Box box = box_of(pair.box), other = box_of(pair.other);
   __syncwarp();  // this warp may still be reading its previous tile
-  staged.corners[lane] = make_float4(theirs.x1, theirs.y1, theirs.x2, theirs.y2);
-  staged.area[lane] = theirs.area;
+  staged.corners[lane] = make_float4(other.x1, other.y1, other.x2, other.y2);
+  staged.area[lane] = other.area;
   __syncwarp();
 
   Word word = 0;
   const bool in_range = p.threshold.value >= jetops::kSmallestThreshold &&
-                        (__all_sync(kFullWarp, mine.area >= jetops::kSmallestArea) ||
-                         __all_sync(kFullWarp, theirs.area >= jetops::kSmallestArea));
+                        (__all_sync(kFullWarp, box.area >= jetops::kSmallestArea) ||
+                         __all_sync(kFullWarp, other.area >= jetops::kSmallestArea));
   if (in_range) {
-#pragma unroll 8
+#pragma unroll
     for (int j = 0; j < kLanes; ++j) {
-      const Word column = __ballot_sync(
-          kFullWarp, jetops::iou_exceeds_in_range(mine, staged.box(j), p.threshold));
-      if (lane == j) word = column;
+      if (jetops::iou_exceeds_in_range(box, staged.box(j), p.threshold)) word |= 1u << j;
     }
   } else {
 #pragma unroll 1
     for (int j = 0; j < kLanes; ++j) {
-      const Word column =
-          __ballot_sync(kFullWarp, jetops::iou_exceeds(mine, staged.box(j), p.threshold));
-      if (lane == j) word = column;
+      if (jetops::iou_exceeds(box, staged.box(j), p.threshold)) word |= 1u << j;
     }
   }
-  if (earlier == later) word &= (1u << lane) - 1u;  // those that rank above the box
-  p.overlaps[(int64_t)earlier * p.padded + later * kLanes + lane] = word;
+  if (pair.mine == pair.theirs) word &= ~(1u << lane);
+  *words_of(p, pair.theirs, pair.mine * kLanes + lane) = word;
+  if (pair.mine == pair.theirs) return;
+  *words_of(p, pair.mine, pair.theirs * kLanes + lane) = transposed(word);
 }
 
-// The pairs of tiles are numbered without a square root: row r and row tiles-1-r of the triangle
-// together have tiles+1 pairs, so folding it gives a rectangle of that width.
-__device__ void compare_boxes(const Problem& p, Staged* staged) {
-  const int width = p.tiles + 1;
-  const int pairs = (p.tiles + 1) / 2 * width;
-  for (int number = warp_number(); number < pairs; number += warp_count()) {
-    int earlier = number / width;
-    int later = earlier + number % width;
-    if (later >= p.tiles) {
-      later -= earlier + 1;  // the mirrored row begins where this one ends
-      const int mirrored = p.tiles - 1 - earlier;
-      if (mirrored == earlier) continue;  // the middle row of an odd count is its own mirror image
-      earlier = mirrored;
-    }
-    compare_tile(p, earlier, later, staged[threadIdx.x / kLanes]);
-  }
+// ---------------------------------------------------------------- 1: weigh
+
+// Four neighbours, as they are in memory: fp32 in all words, 16-bit numbers in x and y.
+__device__ __forceinline__ uint4 load_vector(const uint32_t* from) {
+  return __ldcs(reinterpret_cast<const uint4*>(from));  // read once: the boxes are to stay in the cache
 }
 
-// ---------------------------------------------------------------- phase 4: scan
-//
-// Ranks are decided in tiles of 32 by one warp, and the block meets once for every group of four
-// tiles. What that one warp does is what everything waits for, so the others prepare all they can: they
-// find which boxes of the next group are lost to boxes kept before this group, bring the words that
-// the deciding warp needs into shared memory, and write the results. Only what is lost to this
-// group and the one before it, the deciding warp finds itself.
-
-struct Staged4 {  // for one tile, a lane for each box
-  uint4 before[kLanes];  // overlaps with the tiles of the group before
-  uint4 own[kLanes];     // and with those of this group, up to its own
-};
-
-struct Scan {
-  Staged4 staged[2][kGroup];                // groups in turn
-  Word lost[3][kGroup];                     // of a group's tiles; read, filled and cleared in turn
-  Word kept[kGroup][kMaxTiles / kGroup];    // tile t in [t % kGroup][t / kGroup]
-};
-
-// Which boxes of a tile the sequential loop would keep. `open` are those not lost to earlier tiles,
-// `above`, in each lane, those that rank above its box in the tile and overlap it. A box is decided as
-// soon as all of them are, so most tiles take one or two turns.
-__device__ __forceinline__ Word decide_tile(Word above, Word open) {
-  Word kept = 0;
-  while (true) {
-    const Word now = __ballot_sync(kFullWarp, (above & open) == 0) & open;
-    kept |= now;
-    open &= ~now;
-    if (open == 0) return kept;
-    open &= ~__ballot_sync(kFullWarp, (above & now) != 0);
-  }
+__device__ __forceinline__ uint4 load_vector(const uint16_t* from) {
+  const uint2 two = __ldcs(reinterpret_cast<const uint2*>(from));
+  return make_uint4(two.x, two.y, 0, 0);
 }
 
-__device__ __forceinline__ Word part(const uint4& words, int k) {
-  return k == 0 ? words.x : k == 1 ? words.y : k == 2 ? words.z : words.w;
+__device__ __forceinline__ uint4 joined(const uint32_t* from, const uint32_t words[4]) {
+  return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// `kept` is that of the group before, and becomes that of this one.
-__device__ __forceinline__ void decide_group(int group, Scan& scan, Word kept[kGroup]) {
-  const int lane = threadIdx.x % kLanes;
-  const Staged4* staged = scan.staged[group % 2];
-  const uint4 lost = *reinterpret_cast<const uint4*>(scan.lost[group % 3]);
-  Word struck[kGroup], now[kGroup];
-  uint4 own[kGroup];
+__device__ __forceinline__ uint4 joined(const uint16_t* from, const uint32_t words[4]) {
+  return make_uint4(words[0] | words[1] << 16, words[2] | words[3] << 16, 0, 0);
+}
+
+// `left` columns are left in the row, or none. Those behind its end are 0, and add nothing.
+template <class T>
+__device__ __forceinline__ uint4 load_singly(const T* from, int left) {
+  uint32_t words[4];
 #pragma unroll
-  for (int q = 0; q < kGroup; ++q) {
-    const uint4 before = staged[q].before[lane];
-    own[q] = staged[q].own[lane];
-    struck[q] = (before.x & kept[0]) | (before.y & kept[1]) | (before.z & kept[2]) |
-                (before.w & kept[3]);
-  }
+  for (int k = 0; k < 4; ++k) words[k] = k < left ? (uint32_t)__ldg(from + k) : 0u;
+  return joined(from, words);
+}
+
+template <class T, bool kVector>
+__device__ __forceinline__ uint4 load_four(const T* from, int left) {
+  if (!kVector) return load_singly(from, left);
+  return left > 0 ? load_vector(from) : make_uint4(0, 0, 0, 0);  // n is a multiple of 4 then
+}
+
+// Lane l takes columns 4l to 4l+3 of each 128: the partial sums 4l to 4l+3 of nms_math.h.
+template <class T, bool kVector>
+__device__ __forceinline__ void load_batch_of(const Problem& p, int64_t row, int start,
+                                              uint4 batch[kBatch]) {
+  const T* from = static_cast<const T*>(p.attn_map) + row * p.n;
 #pragma unroll
-  for (int q = 0; q < kGroup; ++q) {
-#pragma unroll
-    for (int k = 0; k < q; ++k) struck[q] |= part(own[q], k) & now[k];
-    const Word open = ~(__ballot_sync(kFullWarp, struck[q] != 0) | part(lost, q));
-    now[q] = decide_tile(part(own[q], q), open);
-  }
-#pragma unroll
-  for (int q = 0; q < kGroup; ++q) {
-    kept[q] = now[q];
-    if (lane == q) scan.kept[q][group] = now[q];
+  for (int k = 0; k < kBatch; ++k) {
+    const int column = start + k * jetops::kPartials;
+    batch[k] = load_four<T, kVector>(from + column, p.n - column);
   }
 }
 
-// A helper has one tile of every group, and one of four parts of the work on it: the words with one
-// tile of the group itself and one of the group before, and with every fourth of the tiles before.
-struct Helper {
-  int tile, part;     // numbers within a group
-  int64_t row;        // from a line of words to that of the fourth tile after it
-  const Word* words;  // of this helper's tile of group 0, with tile number `part`
-
-  __device__ __forceinline__ explicit Helper(const Problem& p) {
-    const int number = threadIdx.x / kLanes - 1;
-    tile = number % kGroup;
-    part = number / kGroup;
-    row = (int64_t)kGroup * p.padded;
-    words = p.overlaps + (int64_t)part * p.padded + tile * kLanes + threadIdx.x % kLanes;
-  }
-
-  __device__ __forceinline__ const Word* column(int group) const {
-    return words + (int64_t)group * (kGroup * kLanes);
-  }
-  __device__ __forceinline__ bool exists(const Problem& p, int group) const {
-    return group * kGroup + tile < p.tiles;
-  }
-  __device__ __forceinline__ int rank(int group) const {
-    return (group * kGroup + tile) * kLanes + threadIdx.x % kLanes;
-  }
-};
-
-// What a helper has loaded for a group, some steps before it is used.
-struct Loaded {
-  Word order, own, before, ahead[kAhead];
-
-  __device__ __forceinline__ void load(const Problem& p, const Helper& h, int group) {
-    const bool exists = h.exists(p, group);
-    const Word* column = h.column(group);
-    order = kNever;
-    own = before = 0;
-    if (exists) order = __ldcg(p.order + h.rank(group));
-    if (exists && h.part <= h.tile) own = __ldcg(column + group * h.row);
-    if (exists && group > 0) before = __ldcg(column + (group - 1) * h.row);
-#pragma unroll
-    for (int k = 0; k < kAhead; ++k) {
-      ahead[k] = 0;
-      if (exists && k < group - 1) ahead[k] = __ldcg(column + k * h.row);
-    }
-  }
-
-  // Stages the words for the deciding warp, and finds which boxes of the group are lost to tiles
-  // before the group before it.
-  __device__ __forceinline__ void prepare(const Problem& p, const Helper& h, int group,
-                                          Scan& scan) const {
-    const int lane = threadIdx.x % kLanes;
-    Staged4& staged = scan.staged[group % 2][h.tile];
-    reinterpret_cast<Word*>(&staged.own[lane])[h.part] = own;
-    reinterpret_cast<Word*>(&staged.before[lane])[h.part] = before;
-    const volatile Word* kept = scan.kept[h.part];  // later words are being written
-    Word struck = order & kNever;
-#pragma unroll
-    for (int k = 0; k < kAhead; ++k) {
-      if (k < group - 1) struck |= ahead[k] & kept[k];
-    }
-    if (h.exists(p, group)) {
-      const Word* column = h.column(group);
-#pragma unroll 16
-      for (int k = kAhead; k < group - 1; ++k) struck |= __ldcg(column + k * h.row) & kept[k];
-    }
-    const Word lost = __ballot_sync(kFullWarp, struck != 0);
-    if (lane == 0 && lost != 0) atomicOr(&scan.lost[group % 3][h.tile], lost);
-  }
-};
-
-__device__ __forceinline__ void write_kept(const Problem& p, const Helper& h, int group, Word order,
-                                           const Scan& scan) {
-  const volatile Word* kept = scan.kept[h.tile];
-  if (h.part == 1 && h.rank(group) < p.n) {
-    p.keep[order & ~kNever] = (uint8_t)(kept[group] >> (threadIdx.x % kLanes) & 1u);
-  }
-}
-
-// The number of this thread's warp, in a way that tells the compiler that its lanes agree on it.
-__device__ __forceinline__ int uniform_warp() {
-  return __shfl_sync(kFullWarp, (int)threadIdx.x / kLanes, 0);
-}
-
-__device__ void scan_boxes(const Problem& p) {
-  __shared__ __align__(16) Scan scan;
-  const int groups = (p.tiles + kGroup - 1) / kGroup;
-  if (threadIdx.x < 3 * kGroup) (&scan.lost[0][0])[threadIdx.x] = 0;
-  __syncthreads();
-  if (uniform_warp() == 0) {
-    Word kept[kGroup] = {0, 0, 0, 0};
-    __syncthreads();
-    for (int group = 0; group < groups; ++group) {
-      decide_group(group, scan, kept);
-      __syncthreads();
-    }
+__device__ __forceinline__ void load_batch(const Problem& p, int64_t row, int start,
+                                           uint4 batch[kBatch]) {
+  if (p.dtype == JETOPS_FLOAT32) {
+    p.vector_loads ? load_batch_of<uint32_t, true>(p, row, start, batch)
+                   : load_batch_of<uint32_t, false>(p, row, start, batch);
   } else {
-    const Helper helper(p);
-    Loaded loaded[kSteps];
+    p.vector_loads ? load_batch_of<uint16_t, true>(p, row, start, batch)
+                   : load_batch_of<uint16_t, false>(p, row, start, batch);
+  }
+}
+
+__device__ __forceinline__ float add_product(float sum, float a, float b) {
+  return jetops::add(sum, jetops::mul(a, b));
+}
+
+template <class Type>
+__device__ __forceinline__ void unpack_four(const uint4& raw, float out[4]) {
+  Type::unpack(raw.x, out);
+  Type::unpack(raw.y, out + Type::kPerWord);
+  if (Type::kPerWord == 1) {
+    Type::unpack(raw.z, out + 2);
+    Type::unpack(raw.w, out + 3);
+  }
+}
+
+// The scores of four columns; 0 behind the last.
+template <class Type>
+__device__ __forceinline__ float4 load_scores(const Problem& p, int column) {
+  typedef typename Type::Bits T;
+  const T* from = static_cast<const T*>(p.scores) + column;
+  const int left = p.n - column;
+  float s[4];
+  const uint4 raw = p.vector_loads ? load_four<T, true>(from, left) : load_four<T, false>(from, left);
+  unpack_four<Type>(raw, s);
+  return make_float4(s[0], s[1], s[2], s[3]);
+}
+
+template <class Type>
+__device__ __forceinline__ void add_batch_of(const Problem& p, const float* scores, int start,
+                                             const uint4 batch[kBatch], float sum[4]) {
 #pragma unroll
-    for (int k = 0; k < kSteps; ++k) loaded[k].load(p, helper, k);
-    Word order_before = kNever, order = loaded[0].order;
-    loaded[0].prepare(p, helper, 0, scan);
-    loaded[0].load(p, helper, kSteps);
-    __syncthreads();
-    for (int start = 0; start < groups; start += kSteps) {
+  for (int k = 0; k < kBatch; ++k) {
+    const int column = start + k * jetops::kPartials;
+    if (k % 4 == 0 && column - 4 * (int)(threadIdx.x % kLanes) >= p.n) break;
+    float a[4];
+    unpack_four<Type>(batch[k], a);
+    const float4 s = start < kSlice ? *reinterpret_cast<const float4*>(scores + column)
+                                    : load_scores<Type>(p, column);
+    sum[0] = add_product(sum[0], a[0], s.x);
+    sum[1] = add_product(sum[1], a[1], s.y);
+    sum[2] = add_product(sum[2], a[2], s.z);
+    sum[3] = add_product(sum[3], a[3], s.w);
+  }
+}
+
+__device__ __forceinline__ void add_batch(const Problem& p, const float* scores, int start,
+                                          const uint4 batch[kBatch], float sum[4]) {
+  if (p.dtype == JETOPS_FLOAT32) {
+    add_batch_of<jetops::Float32>(p, scores, start, batch, sum);
+  } else if (p.dtype == JETOPS_FLOAT16) {
+    add_batch_of<jetops::Float16>(p, scores, start, batch, sum);
+  } else {
+    add_batch_of<jetops::BFloat16>(p, scores, start, batch, sum);
+  }
+}
+
+__device__ __forceinline__ float score_of(const Problem& p, int i) {
+  if (p.dtype == JETOPS_FLOAT32) return __ldg(static_cast<const float*>(p.scores) + i);
+  const unsigned short bits = __ldg(static_cast<const unsigned short*>(p.scores) + i);
+  return p.dtype == JETOPS_FLOAT16 ? jetops::Float16::load(__ushort_as_half(bits))
+                                   : jetops::BFloat16::load(bits);
+}
+
+// How many scores are in shared memory; those behind the last are 0.
+__host__ __device__ __forceinline__ int staged_scores(int n) {
+  const int whole = (n + kScoreStep - 1) / kScoreStep * kScoreStep;
+  return whole < kSlice ? whole : kSlice;
+}
+
+struct StagedScores {
+  float mine[kSlice / kThreads];
+
+  __device__ __forceinline__ void load(const Problem& p) {
 #pragma unroll
-      for (int k = 0; k < kSteps; ++k) {  // group g is in loaded[g % kSteps]
-        const int group = start + k;
-        if (group >= groups) break;
-        Loaded& next = loaded[(k + 1) % kSteps];
-        if (helper.part == 2 && threadIdx.x % kLanes == 0) {
-          scan.lost[(group + 2) % 3][helper.tile] = 0;
-        }
-        next.prepare(p, helper, group + 1, scan);
-        if (group > 0) write_kept(p, helper, group - 1, order_before, scan);
-        order_before = order;
-        order = next.order;
-        next.load(p, helper, group + 1 + kSteps);
-        __syncthreads();
+    for (int k = 0; k < kSlice / kThreads; ++k) {
+      const int i = k * kThreads + threadIdx.x;
+      mine[k] = 0.0f;
+      if (i < p.n) mine[k] = score_of(p, i);
+    }
+  }
+  __device__ __forceinline__ void store(const Problem& p, float* scores) const {
+    const int count = staged_scores(p.n);
+#pragma unroll
+    for (int k = 0; k < kSlice / kThreads; ++k) {
+      const int i = k * kThreads + threadIdx.x;
+      if (i < count) scores[i] = mine[k];
+    }
+  }
+};
+
+__device__ __forceinline__ void write_weighted(const Problem& p, int i, const float sum[4]) {
+  float weight = jetops::add(jetops::add(sum[0], sum[2]), jetops::add(sum[1], sum[3]));
+#pragma unroll
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    weight = jetops::add(weight, __shfl_down_sync(kFullWarp, weight, width));
+  }
+  if (threadIdx.x % kLanes == 0) p.weighted[i] = jetops::mul(score_of(p, i), weight);
+}
+
+// A batch of a row of attn_map is more work for the memory than a tile is for the processor, and
+// there are about as many. A load that hits the cache waits for those before it that missed; so
+// what a comparison needs is loaded before the batch, and the scores are in shared memory.
+struct Work {
+  int row, start, pair;  // of attn_map: row and first column
+  Pair boxes;
+  uint4 batch[kBatch];
+
+  __device__ __forceinline__ void load(const Problem& p) {
+    boxes = load_pair(p, min(pair, count_of_pairs(p) - 1));
+    if (row < p.n) load_batch(p, row, start + 4 * (threadIdx.x % kLanes), batch);
+  }
+};
+
+__device__ void weigh_and_compare(const Problem& p, float* scores, Staged& staged) {
+  const int warp = threadIdx.x / kLanes, column = 4 * (threadIdx.x % kLanes);
+  const int first = warp * gridDim.x + blockIdx.x, step = kWarps * gridDim.x;
+  const int pairs = count_of_pairs(p);
+  StagedScores mine;
+  mine.load(p);
+  Work work;
+  work.row = first;
+  work.start = 0;
+  work.pair = step - 1 - first;  // warps without a row begin with a pair
+  work.load(p);
+  mine.store(p, scores);
+  __syncthreads();
+  float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+  while (work.row < p.n || work.pair < pairs) {
+    if (work.pair < pairs) compare(p, work.boxes, staged);
+    if (work.row < p.n) {
+      add_batch(p, scores, work.start + column, work.batch, sum);
+      work.start += kBatchColumns;
+      if (work.start >= p.n) {
+        write_weighted(p, work.row, sum);
+        sum[0] = sum[1] = sum[2] = sum[3] = 0.0f;
+        work.start = 0;
+        work.row += step;
       }
     }
-    write_kept(p, helper, groups - 1, order_before, scan);
+    work.pair += step;
+    work.load(p);
   }
+}
+
+// ---------------------------------------------------------------- 2: strike
+
+__device__ __forceinline__ uint32_t key_of(float score) {
+  return jetops::rank_bits(score, __float_as_uint(score));
+}
+
+// Keeps of some words, each of a tile, those boxes that come before box i: they have a smaller key,
+// or the same and a smaller index. No key is the largest number, so adding 1 is safe. `keys` and
+// `first` are of the first tile; the next tiles are kWarps apart.
+__device__ __forceinline__ void keep_those_above(Word words[kAhead], const uint32_t* keys, int first,
+                                                 int i, uint32_t key) {
+  Word above[kAhead];
+  Word any = 0;
+#pragma unroll
+  for (int k = 0; k < kAhead; ++k) {
+    above[k] = 0;
+    any |= words[k];
+  }
+  while (any != 0) {  // a box of each word at a time, so that one does not wait for the other
+    any = 0;
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      const int bit = __ffs((int)words[k]) - 1;
+      if (bit < 0) continue;
+      const int box = k * kWarps * kLanes + bit;
+      if (keys[box] < key + (first + box < i ? 1u : 0u)) above[k] |= 1u << bit;
+      words[k] &= words[k] - 1;
+      any |= words[k];
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < kAhead; ++k) words[k] = above[k];
+}
+
+// The tiles that a block decides.
+struct Owned {
+  int first, count;
+
+  __device__ __forceinline__ explicit Owned(const Problem& p) {
+    first = min((int)blockIdx.x * p.share, p.tiles);
+    count = min(p.share, p.tiles - first);
+  }
+  __device__ __forceinline__ int box(int tile) const {  // this lane's
+    return (first + tile) * kLanes + threadIdx.x % kLanes;
+  }
+};
+
+// For each box of the block's tiles and each tile, which of the tile's boxes are above it and overlap
+// it too much. Every kWarps-th place belongs to a warp, and to a lane the words of its box: no other
+// thread reads or writes them, but for the last place, where the word of the box's own tile is.
+struct Words {
+  Word* words;
+  int pitch;  // from a place to the next
+
+  __device__ __forceinline__ Word* of(int place, int own) const {
+    return words + (unsigned)(place * pitch + own * kLanes + threadIdx.x % kLanes);
+  }
+};
+
+// What a warp's tiles say of one of the block's: which boxes overlap a kept box, and which have a
+// neighbour above them that is not known to be gone.
+struct Finding {
+  Word struck, waiting;
+};
+
+struct Shared {
+  State known[kMaxTiles + kLookStep];  // of all places, as far as this block has seen
+  Word open[kMaxTiles];                // of the block's tiles: the boxes that are not decided
+  Word kept[kMaxTiles];                // and those that are kept
+  Finding findings[kWarps][kWarps];    // for a tile, of all warps
+  unsigned live[kWarps][kWarps];       // and the steps in which a warp has something to look for
+};
+
+__device__ void load_keys(const Problem& p, int start, uint32_t* keys) {
+  const int size = min(p.n - start, kSlice);
+#pragma unroll 4
+  for (int k = threadIdx.x; k < size; k += kThreads) {
+    keys[k] = key_of(__ldcg(p.weighted + start + k));
+  }
+}
+
+// What a thread has to read of `overlaps` for one of the block's tiles, kAhead words at a time.
+struct Step {
+  int own, tile;  // the block's tile, and the first of the tiles whose words are read
+  Word words[kAhead];
+
+  __device__ __forceinline__ void load(const Problem& p, const Owned& owned) {
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      const int at = tile + k * kWarps;
+      words[k] = own < owned.count && at < p.tiles ? __ldcg(words_of(p, at, owned.box(own))) : 0u;
+    }
+  }
+  __device__ __forceinline__ void advance(int first, int end) {
+    tile += kAhead * kWarps;
+    if (tile < end) return;
+    tile = first;
+    ++own;
+  }
+};
+
+// Nothing is decided at first. A box whose score is NaN is not kept, and is below all others.
+__device__ __forceinline__ void find_eligible(const Problem& p, const Owned& owned, int start,
+                                              const uint32_t* keys, Shared& shared) {
+  for (int own = threadIdx.x / kLanes; own < owned.count; own += kWarps) {
+    const int i = owned.box(own);
+    if (i / kSlice != start / kSlice) continue;  // the same for all boxes of a tile
+    const bool number = i < p.n && keys[i - start] != jetops::kNanRank;
+    if (i < p.n && !number) p.keep[i] = 0;
+    const Word eligible = __ballot_sync(kFullWarp, number);
+    if (threadIdx.x % kLanes != 0) continue;
+    shared.open[own] = eligible;
+    shared.kept[own] = 0;
+  }
+}
+
+// Slices are of keys, and so of tiles. The last slice goes on to the last place.
+__device__ __forceinline__ void strike_slice(const Problem& p, const Owned& owned, int start,
+                                             uint32_t* keys, const Words& words, Shared& shared) {
+  const int first = start / kLanes + threadIdx.x / kLanes;
+  const int end = start + kSlice < p.n ? (start + kSlice) / kLanes : p.places;
+  Step next = {0, first};
+  next.load(p, owned);
+  load_keys(p, start, keys);
+  __syncthreads();
+  find_eligible(p, owned, start, keys, shared);
+  while (next.own < owned.count) {
+    Step step = next;
+    next.advance(first, end);
+    next.load(p, owned);
+    const int i = owned.box(step.own);
+    uint32_t key = 0;  // ranks above all, and has nothing above it
+    if (i < p.n && i / kSlice == start / kSlice) key = keys[i - start];
+    if (i < p.n && i / kSlice != start / kSlice) key = key_of(__ldcg(p.weighted + i));
+    const int box = step.tile * kLanes;
+    keep_those_above(step.words, keys + (box - start), box, i, key);
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      const int tile = step.tile + k * kWarps;
+      if (tile >= end) break;
+      Word above = step.words[k];
+      if (tile == owned.first + step.own) {
+        *words.of(p.places - 1, step.own) = above;
+        above = 0;
+      }
+      if (tile < p.places - 1) *words.of(tile, step.own) = above;
+    }
+  }
+}
+
+__device__ __forceinline__ void strike(const Problem& p, const Owned& owned, uint32_t* keys,
+                                       const Words& words, Shared& shared) {
+  for (int start = 0; start < p.n; start += kSlice) {
+    if (start > 0) __syncthreads();
+    strike_slice(p, owned, start, keys, words, shared);
+  }
+}
+
+// ---------------------------------------------------------------- 3: decide
+
+__device__ __forceinline__ State published(const Problem& p, int tile) {
+  State now;
+#if __CUDA_ARCH__ >= 700
+  asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];"
+               : "=r"(now.kept), "=r"(now.gone)
+               : "l"(p.state + tile));
+#else
+  asm volatile("ld.volatile.global.v2.u32 {%0, %1}, [%2];"
+               : "=r"(now.kept), "=r"(now.gone)
+               : "l"(p.state + tile));
+#endif
+  return now;
+}
+
+__device__ __forceinline__ void publish(const Problem& p, int tile, const State& state) {
+#if __CUDA_ARCH__ >= 700
+  asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(p.state + tile),
+               "r"(state.kept), "r"(state.gone)
+               : "memory");
+#else
+  asm volatile("st.volatile.global.v2.u32 [%0], {%1, %2};" ::"l"(p.state + tile),
+               "r"(state.kept), "r"(state.gone)
+               : "memory");
+#endif
+}
+
+__device__ __forceinline__ Word any_of(Word word) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_or_sync(kFullWarp, word);
+#else
+#pragma unroll
+  for (int width = kLanes / 2; width > 0; width /= 2) word |= __shfl_xor_sync(kFullWarp, word, width);
+  return word;
+#endif
+}
+
+// `live` has a bit for each step, which goes when no box is waiting for a tile of it any more.
+__device__ __forceinline__ Finding look(const Words& words, int own, Word open,
+                                        const Shared& shared, unsigned* live) {
+  const int lane = threadIdx.x % kLanes, warp = threadIdx.x / kLanes;
+  const Word mine = (open >> lane & 1u) ? ~0u : 0u;
+  Word kept = 0, waiting = 0;
+  for (unsigned steps = *live; steps != 0; steps &= steps - 1) {
+    const int step = __ffs((int)steps) - 1;
+    const int place = step * kLookStep + warp;
+    const Word* above = words.of(place, own);
+    const State* known = shared.known + place;
+    Word waiting_here = 0;
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      const Word word = above[k * kWarps * words.pitch];
+      const State state = known[k * kWarps];
+      kept |= word & state.kept;
+      waiting_here |= word & ~state.gone;
+    }
+    waiting |= waiting_here;
+    if (!__any_sync(kFullWarp, (waiting_here & mine) != 0)) *live &= ~(1u << step);
+  }
+  const Finding finding = {__ballot_sync(kFullWarp, kept != 0), __ballot_sync(kFullWarp, waiting != 0)};
+  return finding;
+}
+
+// What follows for a tile from what all warps have found. Within the tile nothing has to be waited for.
+// `mine`, in each lane, are the boxes of the tile above its own.
+__device__ __forceinline__ State conclude(Word open, const Finding& finding, Word mine) {
+  State fresh = {0, open & finding.struck};
+  open &= ~fresh.gone;
+  while (true) {
+    const Word now = open & ~finding.waiting & __ballot_sync(kFullWarp, (mine & open) == 0);
+    if (now == 0) return fresh;
+    const Word lost = open & __ballot_sync(kFullWarp, (mine & now) != 0);
+    fresh.kept |= now;
+    fresh.gone |= lost;
+    open &= ~(now | lost);
+  }
+}
+
+// A warp's own tile of up to kWarps that the block looks at together.
+struct Tile {
+  int number;  // of all tiles; none: -1
+  Word open, kept, mine;
+
+  __device__ __forceinline__ void load(const Problem& p, const Owned& owned, const Words& words,
+                                       int own, const Shared& shared) {
+    number = own < owned.count ? owned.first + own : -1;
+    if (number < 0) return;
+    open = shared.open[own];
+    kept = shared.kept[own];
+    mine = *words.of(p.places - 1, own);
+  }
+};
+
+// Returns whether the tile has boxes that are not decided.
+__device__ __forceinline__ bool decide_tile(const Problem& p, const Owned& owned, Tile& tile,
+                                            int own, Shared& shared) {
+  const int lane = threadIdx.x % kLanes;
+  if (tile.open == 0) return false;
+  Finding finding = {0, 0};
+  if (lane < kWarps) finding = shared.findings[own % kWarps][lane];
+  finding.struck = any_of(finding.struck);
+  finding.waiting = any_of(finding.waiting);
+  const State fresh = conclude(tile.open, finding, tile.mine);
+  if ((fresh.kept | fresh.gone) == 0) return true;
+  tile.kept |= fresh.kept;
+  tile.open &= ~(fresh.kept | fresh.gone);
+  if (lane == 0) {
+    const State state = {tile.kept, ~(tile.kept | tile.open)};
+    publish(p, tile.number, state);
+    shared.open[own] = tile.open;
+    shared.kept[own] = tile.kept;
+  }
+  if (tile.open != 0) return true;
+  const int i = owned.box(own);
+  if (i < p.n) p.keep[i] = tile.kept >> lane & 1u;
+  return false;
+}
+
+__device__ __forceinline__ unsigned all_steps(const Problem& p) {
+  return (1u << p.places / kLookStep) - 1u;
+}
+
+// Nothing is known at first.
+__device__ __forceinline__ void know_nothing(const Problem& p, Shared& shared) {
+  for (int place = threadIdx.x; place < p.places; place += kThreads) {
+    const State nothing = {0, place < p.tiles ? 0 : ~0u};  // nobody waits for what is no tile
+    shared.known[place] = nothing;
+  }
+  if (threadIdx.x < kWarps * kWarps) (&shared.live[0][0])[threadIdx.x] = all_steps(p);
+}
+
+// Decides what it can of the block's tiles from `first` on, at most kWarps. Returns whether this warp's
+// tile has boxes that are not decided.
+__device__ __forceinline__ bool decide_some(const Problem& p, const Owned& owned,
+                                            const Words& words, int first, Shared& shared) {
+  const int warp = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
+  const int count = min(owned.count - first, kWarps);
+  Tile tile;
+  tile.load(p, owned, words, first + warp, shared);
+  for (int k = 0; k < count; ++k) {
+    const Word open = shared.open[first + k];
+    if (open == 0) continue;
+    unsigned live = owned.count <= kWarps ? shared.live[k][warp] : all_steps(p);
+    const Finding finding = look(words, first + k, open, shared, &live);
+    if (lane != 0) continue;
+    shared.findings[k][warp] = finding;
+    shared.live[k][warp] = live;
+  }
+  __syncthreads();
+  return warp < count && decide_tile(p, owned, tile, first + warp, shared);
+}
+
+__device__ __forceinline__ void decide(const Problem& p, const Owned& owned, const Words& words,
+                                       Shared& shared) {
+  const int tile = threadIdx.x;  // whose state this thread looks after
+  bool open = true;
+  know_nothing(p, shared);
+  for (int turn = 0; __syncthreads_or(open); ++turn) {
+    note_turns(p, turn);
+    open = false;
+    for (int first = 0; first < owned.count; first += kWarps) {
+      if (first > 0) __syncthreads();
+      open |= decide_some(p, owned, words, first, shared);
+    }
+    if (tile >= p.tiles) continue;
+    const State state = published(p, tile);
+    shared.known[tile].kept |= state.kept;
+    shared.known[tile].gone |= state.gone;
+  }
+}
+
+// Where each part of the shared memory lies. Phase 1 has the scores and the boxes that the warps
+// compare there; after it the keys take the place of the scores, and the state that of the boxes.
+struct SharedLayout {
+  size_t staged, words;
+
+  __host__ __device__ __forceinline__ explicit SharedLayout(int n) {
+    staged = staged_scores(n) * sizeof(float);
+    const size_t boxes = kWarps * sizeof(Staged);
+    words = staged + (boxes > sizeof(Shared) ? boxes : sizeof(Shared));
+  }
+};
+
+__device__ __forceinline__ void strike_and_decide(const Problem& p, const Owned& owned,
+                                                  const Words& words, uint32_t* keys,
+                                                  Shared& shared) {
+  strike(p, owned, keys, words, shared);
+  note_time(p, 3);
+  decide(p, owned, words, shared);
+  note_time(p, 4);
 }
 
 __global__ void __launch_bounds__(kThreads) fused_attn_nms_kernel(const Problem p) {
-  extern __shared__ __align__(16) unsigned char scratch[];
-  if (blockIdx.x == 0) note_time(p, 0);
-  weigh_boxes(p);
-  if (blockIdx.x == 0) note_time(p, 1);
-  wait_for_all(p, 1);
-  if (blockIdx.x == 0) note_time(p, 2);
-  rank_boxes(p, reinterpret_cast<uint32_t*>(scratch));
-  wait_for_all(p, 2);
-  if (blockIdx.x == 0) note_time(p, 3);
-  compare_boxes(p, reinterpret_cast<Staged*>(scratch));
-  if (arrive(p) != 3 * gridDim.x - 1) return;
-  note_time(p, 4);
-  scan_boxes(p);
-  note_time(p, 5);
+  extern __shared__ __align__(16) unsigned char memory[];
+  const SharedLayout layout(p.n);
+  note_time(p, 0);
+  const State nothing = {0, 0};
+  if (blockIdx.x == 0 && threadIdx.x < p.tiles) p.state[threadIdx.x] = nothing;
+  float* scores = reinterpret_cast<float*>(memory);
+  Staged* staged = reinterpret_cast<Staged*>(memory + layout.staged);
+  weigh_and_compare(p, scores, staged[threadIdx.x / kLanes]);
+  note_time(p, 1);
+  wait_for_all(p);
+  note_time(p, 2);
+  const Owned owned(p);
+  if (owned.count == 0) return;
+  Shared& shared = *reinterpret_cast<Shared*>(memory + layout.staged);
+  uint32_t* keys = reinterpret_cast<uint32_t*>(memory);
+  // Twice, so that the compiler sees which memory it is: loads from shared memory are only fast,
+  // and do not wait for those from elsewhere, where it knows.
+  if (p.words_in_shared_memory) {
+    const Words words = {reinterpret_cast<Word*>(memory + layout.words), p.share * kLanes};
+    strike_and_decide(p, owned, words, keys, shared);
+  } else {
+    const Words words = {p.overlaps + owned.first * kLanes, p.tiles * kLanes};
+    strike_and_decide(p, owned, words, keys, shared);
+  }
 }
 
 // ---------------------------------------------------------------- launch
@@ -573,22 +805,19 @@ int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int tiles_of(int64_t n) { return (int)divide_up(n, kLanes); }
 
-int padded_of(int64_t n) { return (int)divide_up(n, kGroup * kLanes) * kGroup * kLanes; }
+int places_of(int64_t n) { return (int)divide_up(tiles_of(n) + 1, kLookStep) * kLookStep; }
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // Where each part lies, in bytes from the start of the workspace.
 struct Layout {
-  size_t weighted, order, corners, areas, overlaps, total;
+  size_t state, weighted, overlaps, total;
 
   explicit Layout(int64_t n) {
-    const size_t padded = (size_t)padded_of(n);
-    weighted = kAlignment;  // the counter comes first
-    order = weighted + aligned((size_t)n * sizeof(float));
-    corners = order + aligned(padded * sizeof(Word));
-    areas = corners + aligned(padded * sizeof(float4));
-    overlaps = areas + aligned(padded * sizeof(float));
-    total = overlaps + aligned((size_t)tiles_of(n) * padded * sizeof(Word));
+    state = kAlignment;  // the counter comes first
+    weighted = state + aligned((size_t)tiles_of(n) * sizeof(State));
+    overlaps = weighted + aligned((size_t)n * sizeof(float));
+    total = overlaps + aligned((size_t)places_of(n) * tiles_of(n) * kLanes * sizeof(Word));
   }
 };
 
@@ -597,14 +826,24 @@ bool allows_vector_loads(const void* scores, const void* attn_map, int64_t n, in
   return n % 4 == 0 && (uintptr_t)scores % bytes == 0 && (uintptr_t)attn_map % bytes == 0;
 }
 
-size_t shared_bytes(int64_t n) {
-  const size_t keys = (size_t)(n < kKeySlice ? padded_of(n) : kKeySlice) * sizeof(uint32_t);
-  const size_t staged = kWarps * sizeof(Staged);
-  return keys > staged ? keys : staged;
+// The words go to shared memory if the device has enough. `bytes` is how much the kernel needs.
+cudaError_t place_words(Problem* p, int device, size_t* bytes) {
+  *bytes = SharedLayout(p->n).words;
+  const size_t with_words = *bytes + (size_t)p->share * p->places * kLanes * sizeof(Word);
+  int most = 0;
+  cudaError_t error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (error != cudaSuccess) return error;
+  p->words_in_shared_memory = with_words <= (size_t)most;
+  if (!p->words_in_shared_memory) return cudaSuccess;
+  *bytes = with_words;
+  if (with_words <= kUsualSharedBytes) return cudaSuccess;
+  return cudaFuncSetAttribute(fused_attn_nms_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              (int)with_words);
 }
 
-cudaError_t launch(const Problem& p, cudaStream_t stream) {
+cudaError_t launch(Problem p, cudaStream_t stream) {
   int device = 0, processors = 0, cooperates = 0;
+  size_t bytes = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess) {
     error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
@@ -613,17 +852,19 @@ cudaError_t launch(const Problem& p, cudaStream_t stream) {
     error = cudaDeviceGetAttribute(&cooperates, cudaDevAttrCooperativeLaunch, device);
   }
   if (error != cudaSuccess) return error;
-  const size_t bytes = shared_bytes(p.n);
-  error = cudaMemsetAsync(p.arrived, 0, sizeof(unsigned), stream);
+  const int64_t wanted = divide_up(p.n, kBoxesABlock);
+  const unsigned blocks = !cooperates ? 1u : (unsigned)(wanted < processors ? wanted : processors);
+  p.share = (int)divide_up(p.tiles, blocks);
+  error = place_words(&p, device, &bytes);
+#if !JETOPS_GRID_BARRIER
+  if (error == cudaSuccess) error = cudaMemsetAsync(p.arrived, 0, sizeof(unsigned), stream);
+#endif
   if (error != cudaSuccess) return error;
   if (!cooperates) {
     fused_attn_nms_kernel<<<1, kThreads, bytes, stream>>>(p);
     return cudaGetLastError();
   }
-  const int64_t wanted = divide_up(p.n, kWarps);
-  const unsigned blocks = (unsigned)(wanted < processors ? wanted : processors);
-  Problem argument = p;
-  void* arguments[] = {&argument};
+  void* arguments[] = {&p};
   return cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&fused_attn_nms_kernel),
                                      dim3(blocks), dim3(kThreads), arguments, bytes, stream);
 }
@@ -651,15 +892,14 @@ extern "C" cudaError_t jetops_fused_attn_nms_cuda(const float* boxes, const void
   p.dtype = dtype;
   p.n = (int)n;
   p.tiles = tiles_of(n);
-  p.padded = padded_of(n);
+  p.places = places_of(n);
   p.threshold = jetops::make_threshold(iou_threshold);
   p.vector_loads = allows_vector_loads(scores, attn_map, n, dtype);
+  p.vector_boxes = (uintptr_t)boxes % sizeof(float4) == 0;
   p.keep = keep;
   p.weighted = weighted != nullptr ? weighted : reinterpret_cast<float*>(base + layout.weighted);
-  p.order = reinterpret_cast<Word*>(base + layout.order);
-  p.corners = reinterpret_cast<float4*>(base + layout.corners);
-  p.areas = reinterpret_cast<float*>(base + layout.areas);
   p.overlaps = reinterpret_cast<Word*>(base + layout.overlaps);
+  p.state = reinterpret_cast<State*>(base + layout.state);
   p.arrived = reinterpret_cast<unsigned*>(base);
 #if defined(JETOPS_NMS_PROFILE)
   p.times = jetops_nms_times;
