@@ -1,17 +1,48 @@
 """fused_attn_nms against separate kernels and a loop in Python."""
 
+from typing import Callable, NamedTuple
+
 import torch
 
 import jetops
 from jetops import reference
 
-from .measure import copy_of
+from . import work
+from .measure import Contender, copy_of
 
+NAME = "nms"
 COUNTS = (500, 1000, 2000, 4000, 8000)
+QUICK_COUNTS = (500, 2000)
 THRESHOLD = 0.5
 SIDE = 120.0
 FIELD = 1920.0
-LONGEST_LOOP = 2000
+CHAIN_STEP = 0.3 * SIDE
+JUDGED = (2000, 8000)
+
+DENSITIES = {
+    "clusters": "20 boxes an object, their corners spread with a deviation of 20 px around its own",
+    "dense": "100 boxes an object, spread in the same way",
+    "uniform": "each box anywhere",
+    "chain": "each box overlaps the next one in a row (IoU 0.54) and no other enough; scores fall "
+    "along the row and attention is equal everywhere, so whether the last box stays is known only "
+    "after all before it: the longest dependency there can be",
+    "chain scrambled": "the same boxes and scores in a random order of indices",
+}
+ABOUT = [
+    f"{int(SIDE)} px boxes in a field of {int(FIELD)} x {int(FIELD)} px, attention a softmax of "
+    f"normal numbers, IoU threshold {THRESHOLD}, float32 unless said otherwise:",
+] + [f"**{name}**: {text}" for name, text in DENSITIES.items()]
+ABOUT += [
+    "*separate kernels* is `torchvision.ops.nms(boxes, scores * (attn_map @ scores), threshold)`, "
+    "which waits for the GPU and cannot be captured in a graph; *Python loop* visits the boxes one "
+    "by one with tensors on the GPU; *copy* moves as many bytes as attn_map has."
+]
+
+
+class Problem(NamedTuple):
+    boxes: torch.Tensor
+    scores: torch.Tensor
+    attn_map: torch.Tensor
 
 
 def boxes_of(density, count, seed=0):
@@ -27,16 +58,29 @@ def boxes_of(density, count, seed=0):
     return torch.cat([corner, corner + SIDE], 1).contiguous()
 
 
-def inputs(density, count, device, dtype=torch.float32):
-    # type: (str, int, torch.device, torch.dtype) -> tuple
+def attention(count):
+    # type: (int) -> torch.Tensor
+    """[count, count]: each row a softmax. Takes a second for 8000 boxes, so cases share it."""
     generator = torch.Generator().manual_seed(count)
-    scores = torch.rand(count, generator=generator)
-    attn_map = torch.softmax(torch.randn(count, count, generator=generator), 1)
-    return (
-        boxes_of(density, count).to(device),
-        scores.to(device, dtype),
-        attn_map.to(device, dtype),
-    )
+    return torch.softmax(torch.randn(count, count, generator=generator), 1)
+
+
+def problem(density, count, attn_map):
+    # type: (str, int, torch.Tensor) -> Problem
+    """On the CPU. A chain has an attention of its own, of the same size."""
+    if not density.startswith("chain"):
+        generator = torch.Generator().manual_seed(count + 1)
+        return Problem(
+            boxes_of(density, count), torch.rand(count, generator=generator), attn_map
+        )
+    left = torch.arange(count, dtype=torch.float32) * CHAIN_STEP
+    top = torch.zeros(count)
+    boxes = torch.stack([left, top, left + SIDE, top + SIDE], 1)
+    scores = torch.linspace(1.0, 0.1, count)
+    if density == "chain scrambled":
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(count))
+        boxes, scores = boxes[order], scores[order]
+    return Problem(boxes.contiguous(), scores, torch.full((count, count), 1.0 / count))
 
 
 def loop(boxes, scores, attn_map):
@@ -53,42 +97,75 @@ def loop(boxes, scores, attn_map):
     return keep
 
 
-def run(bench):
-    # type: (Bench) -> None
-    for density in ("clusters", "dense", "uniform"):
-        for count in COUNTS:
-            _one_count(bench, density, count, torch.float32)
-    if bench.device.type == "cuda":
-        _one_count(bench, "clusters", 2000, torch.float16)
-
-
-def _one_count(bench, density, count, dtype):
-    # type: (Bench, str, int, torch.dtype) -> None
-    tensors = inputs(density, count, bench.device, dtype)
-    case = f"{density} {count}" + ("" if dtype == torch.float32 else " float16")
-    size = attn_bytes = tensors[2].numel() * tensors[2].element_size()
-    keep = jetops.fused_attn_nms(*tensors, THRESHOLD)
-    print(f"{case}: {int(keep.sum())} kept")
-    fused = {"jetops": lambda: jetops.fused_attn_nms(*tensors, THRESHOLD)}
-    if bench.device.type == "cuda":
-        fused["copy"] = copy_of(attn_bytes, bench.device)
-    bench.add("nms", case, fused, ["replay", "replay cold", "plain"], size)
-    others = {}
-    separate = _separate_kernels(tensors)
-    if separate is not None:
-        others["separate kernels"] = separate
-    if count == LONGEST_LOOP and dtype == torch.float32 and not bench.quick:
-        samples, bench.timer.samples = bench.timer.samples, 3
-        bench.add("nms", case, {"Python loop": lambda: loop(*tensors)}, ["plain"], size)
-        bench.timer.samples = samples
-    bench.add("nms", case, others, ["plain"], size)
-
-
-def _separate_kernels(tensors):
-    # type: (tuple) -> object
+def separate_kernels(tensors):
+    # type: (Problem) -> Optional[Callable[[], object]]
+    """What one writes today, or None where torchvision is not installed."""
     try:
         from torchvision.ops import nms
     except ImportError:
         return None
     boxes, scores, attn_map = tensors
     return lambda: nms(boxes, (scores * (attn_map @ scores)).float(), THRESHOLD)
+
+
+def run(bench):
+    # type: (Bench) -> None
+    for count in QUICK_COUNTS if bench.quick else COUNTS:
+        attn_map = attention(count)
+        for density in DENSITIES:
+            _one_case(bench, density, problem(density, count, attn_map))
+        if count == 2000:
+            boxes, scores, attn_map = problem("clusters", count, attn_map)
+            half = Problem(boxes, scores.half(), attn_map.half())
+            _one_case(bench, "clusters", half, " float16")
+
+
+def _one_case(bench, density, tensors, suffix=""):
+    # type: (Bench, str, Problem, str) -> None
+    count = len(tensors.boxes)
+    case = f"{density} {count}{suffix}"
+    tensors = Problem(*(tensor.to(bench.device) for tensor in tensors))
+    check(bench, case, tensors)
+    todo = work.nms(count, tensors.attn_map.element_size())
+    op = f"fused_attn_nms, {case}" if density == "clusters" and count in JUDGED else ""
+    contenders = [
+        Contender(
+            "jetops", lambda: jetops.fused_attn_nms(*tensors, iou_threshold=THRESHOLD), todo, op
+        ),
+        copy_of(tensors.attn_map.numel() * tensors.attn_map.element_size(), bench.device),
+    ]
+    separate = separate_kernels(tensors)
+    if separate is None:
+        _say_what_is_missing(bench)
+    else:
+        contenders.append(
+            Contender("separate kernels", separate, todo, modes=("plain", "plain cold"))
+        )
+    contenders.append(Contender("Python loop", lambda: loop(*tensors), todo, modes=("plain",)))
+    bench.add(NAME, case, contenders, ["replay", "replay cold", "plain", "plain cold"])
+
+
+def _say_what_is_missing(bench):
+    # type: (Bench) -> None
+    text = (
+        "torchvision is not installed, so nothing is compared with its nms; `python -m pip install "
+        "torchvision` changes that"
+    )
+    if text not in bench.remarks:
+        bench.remark(text)
+
+
+def check(bench, case, tensors):
+    # type: (Bench, str, Problem) -> None
+    """Make sure that what is timed is right: the keep mask of the scores that the op itself made.
+
+    Raises:
+        RuntimeError: it is not.
+    """
+    keep, weighted = jetops.fused_attn_nms_scored(*tensors, iou_threshold=THRESHOLD)
+    expected = reference.greedy_nms(tensors.boxes, weighted, THRESHOLD)
+    alone = jetops.fused_attn_nms(*tensors, iou_threshold=THRESHOLD)
+    wrong = int(((keep.cpu() != expected) | (alone.cpu() != expected)).sum())
+    if wrong:
+        raise RuntimeError(f"fused_attn_nms is wrong for {wrong} boxes of {case}")
+    bench.remark(f"{case}: {int(keep.sum())} boxes kept")
