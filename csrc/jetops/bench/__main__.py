@@ -8,6 +8,7 @@ import os
 import platform
 import sys
 import time
+import traceback
 
 import torch
 
@@ -17,6 +18,7 @@ from . import ceilings, cpu_nms, dropout, gelu, ingest, nms, plots, report, resu
 from .measure import Bench, say
 
 GROUPS = {module.NAME: module for module in (nms, gelu, dropout, ingest, cpu_nms)}
+EXIT_FAILED = 1
 EXIT_MISUSED = 2
 
 
@@ -101,19 +103,28 @@ def measured(options):
             found = ceilings.measure(own)
             result["ceilings"] = dict(result["ceilings"], **{own.device.type: found._asdict()})
         say(f"[{index + 1}/{len(options.names)}] {name}")
-        start = time.perf_counter()
-        with own.timer.range(name):
-            group.run(own)
-        about = {
-            "quick": options.quick,
-            "seconds": round(time.perf_counter() - start, 1),
-            "about": group.ABOUT,
-            "remarks": own.remarks,
-        }
-        result = results.with_group(result, name, [dict(row._asdict()) for row in own.rows], about)
+        about = _run_one(group, own, options.quick)
+        rows = [dict(row._asdict()) for row in own.rows]
+        result = results.with_group(result, name, rows, about)
         results.save(options.out, result)
         say(f"         {name} took {about['seconds']:.0f} s")
     return result
+
+
+def _run_one(group, bench, quick):
+    # type: (ModuleType, Bench, bool) -> dict
+    """What there is to say of a group's rows. If it breaks off, the other groups may still run."""
+    about = {"quick": quick, "about": group.ABOUT, "remarks": bench.remarks}
+    start = time.perf_counter()
+    try:
+        with bench.timer.range(group.NAME):
+            group.run(bench)
+    except Exception as exc:
+        traceback.print_exc()
+        about["failed"] = str(exc).split("\n")[0]
+        bench.remark(f"**broken off**: {about['failed']}")
+    about["seconds"] = round(time.perf_counter() - start, 1)
+    return about
 
 
 def publish(result, folder, compare):
@@ -147,7 +158,25 @@ def main(words=None):
         say(f"python -m jetops.bench: error: {exc}")
         return EXIT_MISUSED
     say(f"written to {folder}: {', '.join(sorted(os.listdir(folder)))}")
-    return 0
+    failed = failures(result)
+    for line in failed:
+        say(f"python -m jetops.bench: error: {line}")
+    return EXIT_FAILED if failed else 0
+
+
+def failures(result):
+    # type: (dict) -> List[str]
+    """What of jetops itself could not be measured; that others cannot run is a result."""
+    broken = [
+        f"{name} broke off: {about['failed']}"
+        for name, about in result["groups"].items()
+        if "failed" in about
+    ]
+    return broken + [
+        f"{row['group']}, {row['case']}, {row['contender']}, {row['mode']}: {row['note']}"
+        for row in result["rows"]
+        if row["us"] is None and row["contender"].startswith("jetops")
+    ]
 
 
 if __name__ == "__main__":

@@ -39,9 +39,7 @@ def _of_gpu(bench):
     cached = _us(bench, copy_of(CACHED_BYTES, bench.device).function, "replay")
     smallest = _us(bench, copy_of(8, bench.device).function, "replay")
     gflops, how = _fma_rate(bench)
-    return Ceilings(
-        COPIED_BYTES / copy / 1e3, gflops, how, CACHED_BYTES / cached / 1e3, smallest
-    )
+    return Ceilings(COPIED_BYTES / copy / 1e3, gflops, how, CACHED_BYTES / cached / 1e3, smallest)
 
 
 def _of_cpu(bench):
@@ -70,7 +68,7 @@ def _fma_rate(bench):
         us = _us(bench, lambda: kernel(x), "plain")
         how = f"kernel of {steps} dependent FMAs for each of {FMA_VALUES} numbers"
         return 2.0 * steps * FMA_VALUES / us / 1e3, how
-    except Exception as exc:  # noqa: BLE001  old torch, or one without the run-time compiler
+    except Exception as exc:
         reason = str(exc).strip().split("\n")[0][:80]
     gflops = _matrix_rate(bench, MATRIX_SIDE, "plain")
     how = f"product of fp32 matrices of side {MATRIX_SIDE}, tf32 off (no FMA kernel: {reason})"

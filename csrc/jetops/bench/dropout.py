@@ -20,12 +20,14 @@ AUTOTUNE = "compile max-autotune"
 REDUCED = "compile reduce-overhead"
 PLAIN = ("plain",)
 ABOUT = [
-    f"`F.dropout(F.gelu(x + bias), {P})`; fwd+bwd also makes the gradients of x and bias. *jetops* "
-    "draws a new seed in each call, as eager draws its random numbers; *jetops, seed given* does "
-    "not. *compile* is torch.compile of the eager function, *compile max-autotune* is its mode "
-    "max-autotune-no-cudagraphs, which a graph of ours can hold, and *compile reduce-overhead* replays "
-    "graphs of its own, so it stands beside plain calls. *copy* reads and writes as many bytes as the "
-    "fused operator must: x and y; with the backward x, the gradient of y and that of x besides.",
+    (
+        f"`F.dropout(F.gelu(x + bias), {P})`; fwd+bwd also makes the gradients of x and bias. *jetops* "
+        "draws a new seed in each call, as eager draws its random numbers; *jetops, seed given* does "
+        "not. *compile* is torch.compile of the eager function, *compile max-autotune* is its mode "
+        "max-autotune-no-cudagraphs, which a graph of ours can hold, and *compile reduce-overhead* replays "
+        "graphs of its own, so it stands beside plain calls. *copy* reads and writes as many bytes as the "
+        "fused operator must: x and y; with the backward x, the gradient of y and that of x besides."
+    ),
 ]
 
 
@@ -42,9 +44,7 @@ def _modes_of(bench, dtype, shape, form):
     # type: (Bench, torch.dtype, tuple, str) -> Dict[str, str]
     """With which modes torch.compile is tried: a compilation takes seconds, so not all everywhere."""
     if not hasattr(torch, "compile"):
-        text = f"torch.compile is left out: torch {torch.__version__} has none"
-        if text not in bench.remarks:
-            bench.remark(text)
+        bench.remark(f"torch.compile is left out: torch {torch.__version__} has none")
         return {}
     on_gpu = bench.device.type == "cuda"
     if bench.quick and not on_gpu:
@@ -93,7 +93,9 @@ def _one_case(bench, dtype, shape, form):
         name: lambda f=f: torch.autograd.grad(f(*leaves), leaves, grad)
         for name, f in functions.items()
     }
-    _add(bench, case + " fwd+bwd", calls, todo, f"bias_gelu_dropout {form} fwd+bwd {name_of(dtype)}")
+    _add(
+        bench, case + " fwd+bwd", calls, todo, f"bias_gelu_dropout {form} fwd+bwd {name_of(dtype)}"
+    )
 
 
 def _add(bench, case, calls, todo, op):
@@ -118,6 +120,6 @@ def _compile(bench, name, call):
     start = time.perf_counter()
     try:
         call()
-    except Exception:  # noqa: BLE001
+    except Exception:
         return
     bench.remark(f"{name}: {time.perf_counter() - start:.1f} s to compile")

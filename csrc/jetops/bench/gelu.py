@@ -11,21 +11,26 @@ from .measure import Contender, copy_of, name_of
 NAME = "gelu"
 SIZES = (2**10, 2**16, 2**20, 2**24, 2**28)
 LARGEST_ON_CPU = 2**24
+LARGEST_QUICK_ON_CPU = 2**20
 SMALLEST_BACKWARD = 2**20
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 FORMS = ("none", "tanh")
 ABOUT = [
-    "*none* is the form with erf, *tanh* the one with tanh; backward is the gradient of x from x and "
-    "the gradient of y. *copy* reads and writes as many bytes as the operator must.",
+    (
+        "*none* is the form with erf, *tanh* the one with tanh; backward is the gradient of x from x and "
+        "the gradient of y. *copy* reads and writes as many bytes as the operator must."
+    ),
 ]
 
 
 def run(bench):
     # type: (Bench) -> None
-    on_gpu = bench.device.type == "cuda"
+    largest = SIZES[-1]
+    if bench.device.type == "cpu":
+        largest = LARGEST_QUICK_ON_CPU if bench.quick else LARGEST_ON_CPU
     for dtype in DTYPES:
         for size in SIZES:
-            if on_gpu or size <= LARGEST_ON_CPU:
+            if size <= largest:
                 _forward_and_backward(bench, dtype, size)
 
 

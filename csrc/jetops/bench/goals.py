@@ -90,7 +90,9 @@ def _nms(rows):
                 for count in counts
                 for density in NMS_DENSITIES
             }
-            goal = f"fused_attn_nms, {said}: at least {bar} times faster than separate kernels ({how})"
+            goal = (
+                f"fused_attn_nms, {said}: at least {bar} times faster than separate kernels ({how})"
+            )
             found.append(_worst(goal, values, bar))
     values = {}
     for density in NMS_DENSITIES:
@@ -121,7 +123,9 @@ def _gelu(rows):
     large = [f"{dtype} {size}" for dtype in GELU_DTYPES[1:] for size in LARGE_GELU_SIZES]
     for form, bar in (("none", 1.2), ("tanh", 1.08)):
         values = {
-            case: rows.ratio("gelu", case, ("F.gelu " + form, "replay"), ("jetops " + form, "replay"))
+            case: rows.ratio(
+                "gelu", case, ("F.gelu " + form, "replay"), ("jetops " + form, "replay")
+            )
             for case in large
         }
         goal = f"gelu {form}, 16 bits, 2^24 and 2^28: at least {bar} times faster than F.gelu"
@@ -138,7 +142,9 @@ def _gelu(rows):
 def _never_slower(rows, backward):
     # type: (Rows, str) -> Outcome
     """Slower is a case whose quick samples take longer than the slow ones of F.gelu."""
-    goal = f"gelu{backward}, all sizes, dtypes and forms: never slower than F.gelu beyond the spread"
+    goal = (
+        f"gelu{backward}, all sizes, dtypes and forms: never slower than F.gelu beyond the spread"
+    )
     worst = None  # type: Optional[Tuple[float, str]]
     slower, count = [], 0
     for dtype in GELU_DTYPES:

@@ -14,18 +14,20 @@ SIZE = (1080, 1920, 3)
 CASE = "1920x1080x3 frame"
 DEPTH = 3
 ABOUT = [
-    "Microseconds a frame, by a clock around all frames, which ends when the GPU has. *one after "
-    "another* copies each frame from where the camera left it and computes then; *pinned, one after "
-    "another* does so by way of a pinned buffer, on one stream; *FrameIngest* copies the next frames "
-    "on a stream of its own meanwhile. What it cannot be faster than is the largest of its parts, "
-    "which are timed alone: the copy on the host into the pinned buffer, the copy to the GPU, the "
-    "computation.",
+    (
+        "Microseconds a frame, by a clock around all frames, which ends when the GPU has. *one after "
+        "another* copies each frame from where the camera left it and computes then; *pinned, one after "
+        "another* does so by way of a pinned buffer, on one stream; *FrameIngest* copies the next frames "
+        "on a stream of its own meanwhile. What it cannot be faster than is the largest of its parts, "
+        "which are timed alone: the copy on the host into the pinned buffer, the copy to the GPU, the "
+        "computation."
+    ),
 ]
 
 
 def run(bench):
     # type: (Bench) -> None
-    setting = Setting(bench.device, 20 if bench.quick else 60)
+    setting = Setting(bench.device, 10 if bench.quick else 60)
     loops = {
         "one after another": setting.serial,
         "FrameIngest": setting.overlapped,

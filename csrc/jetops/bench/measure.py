@@ -1,12 +1,11 @@
 """One row of the results, and how rows come about."""
 
-import gc
 import sys
 from typing import Callable, NamedTuple, Optional, Tuple
 
 import torch
 
-from .timing import CLOCK, Time, Timer
+from .timing import CLOCK, Timer
 from .work import Work
 
 
@@ -61,9 +60,10 @@ class Bench:
 
     def remark(self, text):
         # type: (str) -> None
-        """Something to know about the numbers of this group. It is printed, and kept."""
-        self.remarks.append(text)
-        say(f"         {text}")
+        """Something to know about the numbers of this group. It is printed, and kept, once."""
+        if text not in self.remarks:
+            self.remarks.append(text)
+            say(f"         {text}")
 
     def add(self, group, case, contenders, modes):
         # type: (str, str, List[Contender], List[str]) -> None
@@ -82,7 +82,6 @@ class Bench:
             for one in fitting:
                 self.keep(row_of(group, case, one, mode, self.device, outcomes[one.name]))
         if self.device.type == "cuda":
-            gc.collect()
             torch.cuda.empty_cache()  # graphs hold their memory until then
 
     def keep(self, row):

@@ -1,6 +1,6 @@
 """fused_attn_nms against separate kernels and a loop in Python."""
 
-from typing import Callable, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -29,13 +29,17 @@ DENSITIES = {
     "chain scrambled": "the same boxes and scores in a random order of indices",
 }
 ABOUT = [
-    f"{int(SIDE)} px boxes in a field of {int(FIELD)} x {int(FIELD)} px, attention a softmax of "
-    f"normal numbers, IoU threshold {THRESHOLD}, float32 unless said otherwise:",
+    (
+        f"{int(SIDE)} px boxes in a field of {int(FIELD)} x {int(FIELD)} px, attention a softmax of "
+        f"normal numbers, IoU threshold {THRESHOLD}, float32 unless said otherwise:"
+    ),
 ] + [f"**{name}**: {text}" for name, text in DENSITIES.items()]
 ABOUT += [
-    "*separate kernels* is `torchvision.ops.nms(boxes, scores * (attn_map @ scores), threshold)`, "
-    "which waits for the GPU and cannot be captured in a graph; *Python loop* visits the boxes one "
-    "by one with tensors on the GPU; *copy* moves as many bytes as attn_map has."
+    (
+        "*separate kernels* is `torchvision.ops.nms(boxes, scores * (attn_map @ scores), threshold)`, "
+        "which waits for the GPU and cannot be captured in a graph; *Python loop* visits the boxes one "
+        "by one with tensors on the GPU; *copy* moves as many bytes as attn_map has."
+    )
 ]
 
 
@@ -70,9 +74,7 @@ def problem(density, count, attn_map):
     """On the CPU. A chain has an attention of its own, of the same size."""
     if not density.startswith("chain"):
         generator = torch.Generator().manual_seed(count + 1)
-        return Problem(
-            boxes_of(density, count), torch.rand(count, generator=generator), attn_map
-        )
+        return Problem(boxes_of(density, count), torch.rand(count, generator=generator), attn_map)
     left = torch.arange(count, dtype=torch.float32) * CHAIN_STEP
     top = torch.zeros(count)
     boxes = torch.stack([left, top, left + SIDE, top + SIDE], 1)
@@ -97,35 +99,50 @@ def loop(boxes, scores, attn_map):
     return keep
 
 
-def separate_kernels(tensors):
-    # type: (Problem) -> Optional[Callable[[], object]]
-    """What one writes today, or None where torchvision is not installed."""
+def torchvision_nms(bench):
+    # type: (Bench) -> Optional[Callable]
+    """torchvision's nms, or None with a remark that says why it cannot be had."""
     try:
         from torchvision.ops import nms
-    except ImportError:
+    except Exception as exc:
+        bench.remark(
+            f"nothing is compared with torchvision's nms, as importing it failed: {exc}; `python -m pip "
+            f"install torchvision` gets one, and it must be the release for torch {torch.__version__}"
+        )
         return None
+    return nms
+
+
+def separate_kernels(nms, tensors):
+    # type: (Callable, Problem) -> Callable[[], object]
+    """What one writes today."""
     boxes, scores, attn_map = tensors
     return lambda: nms(boxes, (scores * (attn_map @ scores)).float(), THRESHOLD)
 
 
 def run(bench):
     # type: (Bench) -> None
+    theirs = torchvision_nms(bench)
     for count in QUICK_COUNTS if bench.quick else COUNTS:
         attn_map = attention(count)
+        kept = []
         for density in DENSITIES:
-            _one_case(bench, density, problem(density, count, attn_map))
+            here = _one_case(bench, theirs, density, problem(density, count, attn_map))
+            kept.append(f"{density} {here}")
+        bench.remark(f"kept of {count} boxes: {', '.join(kept)}")
         if count == 2000:
             boxes, scores, attn_map = problem("clusters", count, attn_map)
             half = Problem(boxes, scores.half(), attn_map.half())
-            _one_case(bench, "clusters", half, " float16")
+            _one_case(bench, theirs, "clusters", half, " float16")
 
 
-def _one_case(bench, density, tensors, suffix=""):
-    # type: (Bench, str, Problem, str) -> None
+def _one_case(bench, theirs, density, tensors, suffix=""):
+    # type: (Bench, Optional[Callable], str, Problem, str) -> int
+    """Returns how many boxes are kept."""
     count = len(tensors.boxes)
     case = f"{density} {count}{suffix}"
     tensors = Problem(*(tensor.to(bench.device) for tensor in tensors))
-    check(bench, case, tensors)
+    kept = checked(case, tensors)
     todo = work.nms(count, tensors.attn_map.element_size())
     op = f"fused_attn_nms, {case}" if density == "clusters" and count in JUDGED else ""
     contenders = [
@@ -134,38 +151,28 @@ def _one_case(bench, density, tensors, suffix=""):
         ),
         copy_of(tensors.attn_map.numel() * tensors.attn_map.element_size(), bench.device),
     ]
-    separate = separate_kernels(tensors)
-    if separate is None:
-        _say_what_is_missing(bench)
-    else:
+    if theirs is not None:
+        separate = separate_kernels(theirs, tensors)
         contenders.append(
             Contender("separate kernels", separate, todo, modes=("plain", "plain cold"))
         )
     contenders.append(Contender("Python loop", lambda: loop(*tensors), todo, modes=("plain",)))
     bench.add(NAME, case, contenders, ["replay", "replay cold", "plain", "plain cold"])
+    return kept
 
 
-def _say_what_is_missing(bench):
-    # type: (Bench) -> None
-    text = (
-        "torchvision is not installed, so nothing is compared with its nms; `python -m pip install "
-        "torchvision` changes that"
-    )
-    if text not in bench.remarks:
-        bench.remark(text)
-
-
-def check(bench, case, tensors):
-    # type: (Bench, str, Problem) -> None
-    """Make sure that what is timed is right: the keep mask of the scores that the op itself made.
+def checked(case, tensors):
+    # type: (str, Problem) -> int
+    """How many boxes are kept, having made sure that what is timed is right.
 
     Raises:
-        RuntimeError: it is not.
+        RuntimeError: a keep mask is not that of the sequential reference for the scores that the op
+            itself made.
     """
     keep, weighted = jetops.fused_attn_nms_scored(*tensors, iou_threshold=THRESHOLD)
-    expected = reference.greedy_nms(tensors.boxes, weighted, THRESHOLD)
     alone = jetops.fused_attn_nms(*tensors, iou_threshold=THRESHOLD)
+    expected = reference.greedy_nms(tensors.boxes, weighted, THRESHOLD)
     wrong = int(((keep.cpu() != expected) | (alone.cpu() != expected)).sum())
     if wrong:
         raise RuntimeError(f"fused_attn_nms is wrong for {wrong} boxes of {case}")
-    bench.remark(f"{case}: {int(keep.sum())} boxes kept")
+    return int(expected.sum())

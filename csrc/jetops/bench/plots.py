@@ -208,7 +208,7 @@ def _bars(title, panels, label, is_log, line):
     # type: (str, List[Panel], str, bool, Optional[float]) -> Figure
     from matplotlib.figure import Figure
 
-    columns = min(3, len(panels))
+    columns = 2 if len(panels) in (2, 4) else min(3, len(panels))
     lines = -(-len(panels) // columns)
     figure = Figure(figsize=(4.2 * columns + 0.4 if len(panels) > 1 else 9.0, 3.1 * lines + 0.7))
     legend = {}  # type: dict
@@ -243,14 +243,20 @@ def _one_panel(axes, panel, is_log, line, legend):
     axes.set_xticks(range(len(panel.categories)))
     axes.set_xticklabels(panel.categories, fontsize=7)
     axes.tick_params(axis="y", labelsize=7)
-    if is_log:
+    most = max(value for values in panel.series.values() for value in values if value is not None)
+    if is_log or (line is not None and most > LARGEST_LINEAR * line):
         axes.set_yscale("log")
+    if len(panel.series) == 1:
+        for bar, (_, value) in zip(bars, known):
+            middle = bar.get_x() + bar.get_width() / 2
+            axes.text(middle, value, f"{value:.0f}", fontsize=7, ha="center", va="bottom")
     if line is not None:
         axes.axhline(line, color="#444444", linewidth=0.8, linestyle="--")
     axes.grid(axis="y", linewidth=0.3)
     axes.set_axisbelow(True)
 
 
+LARGEST_LINEAR = 20.0  # times the line; what is larger still would hide all others
 MARKERS = "osD^v<>Pphd*X8"
 
 
@@ -262,12 +268,12 @@ def _roofline(result):
     devices = {row["op"]: row["device"] for row in result["rows"] if row.get("op")}
     for one in roofline.verdicts(result):
         by_device.setdefault(devices[one.op], []).append(one)
-    figure = Figure(figsize=(10.5, 4.6 * len(by_device) + 0.4))
+    figure = Figure(figsize=(11.5, 4.8 * len(by_device)))
     for place, (device, found) in enumerate(by_device.items()):
         axes = figure.add_subplot(len(by_device), 1, place + 1)
         _roofs(axes, result["ceilings"][device], found)
         axes.set_title(f"{result['machine']['device']}, {device}", fontsize=9)
-    figure.tight_layout(rect=(0, 0, 0.7, 1))
+    figure.subplots_adjust(left=0.07, right=0.6, bottom=0.11, top=0.93)
     return figure
 
 
@@ -288,7 +294,7 @@ def _roofs(axes, ceilings, found):
         slope(ceilings["cached_gbps"], "k:", f"copy in L2 {ceilings['cached_gbps']:.0f} GB/s")
     axes.plot([left, right], [most, most], "-", color="#c44e52", linewidth=1.2)
     axes.plot([left, right], [most / 2, most / 2], "--", color="#c44e52", linewidth=0.8)
-    axes.text(right, most * 1.08, f"fp32 FMA {most / 1e3:.1f} TFLOP/s", fontsize=7, ha="right")
+    axes.text(right, most * 1.08, f"fp32 FMA {most / 1e3:.3g} TFLOP/s", fontsize=7, ha="right")
     axes.text(right, most / 2 * 1.08, "fp32 without FMA", fontsize=7, ha="right")
     for index, one in enumerate(found):
         axes.plot(

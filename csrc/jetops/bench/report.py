@@ -23,8 +23,10 @@ def page(result, plots, changes=""):
     )
     parts = [
         f"# jetops on {result['machine']['device']}\n",
-        f"{machine}. Medians in microseconds, by `python -m jetops.bench`; bench.json beside this has "
-        "the spread as well.\n",
+        (
+            f"{machine}. Medians in microseconds, by `python -m jetops.bench`; bench.json beside this has "
+            "the spread as well.\n"
+        ),
     ]
     quick = [name for name, about in result.get("groups", {}).items() if about.get("quick")]
     if quick:
@@ -47,14 +49,20 @@ def _grid(head, aligns, lines):
 
 def _goals(result):
     # type: (dict) -> str
-    said = {True: "yes", False: "**no**", None: ""}
+    found = goals.outcomes(result["rows"])
     lines = [
-        [one.goal, one.measured, one.where, said[one.met]]
-        for one in goals.outcomes(result["rows"])
+        [one.goal, one.measured, one.where, "yes" if one.met else "**no**"]
+        for one in found
+        if one.met is not None
     ]
-    return "## Goals\n\nBoth sides of a ratio are of this run.\n\n" + _grid(
-        ["goal", "measured", "where", "met"], ["---", "---:", "---", "---"], lines
-    )
+    text = "## Goals\n\n"
+    if lines:
+        head, aligns = ["goal", "measured", "where", "met"], ["---", "---:", "---", "---"]
+        text += "Both sides of a ratio are of this run.\n\n" + _grid(head, aligns, lines) + "\n"
+    missing = len(found) - len(lines)
+    if missing:
+        text += f"{missing} of {len(found)} goals are about cases that these results do not have.\n"
+    return text
 
 
 def _verdicts(result):
@@ -68,7 +76,8 @@ def _verdicts(result):
     text.append(
         f"A share of {roofline.NEAR:.0%} or more of a ceiling is bound by it. Below, latency-bound "
         "means that the time goes into steps which wait for each other, and launch-bound that the "
-        f"whole call takes no longer than {roofline.SMALLEST_KERNELS:.0f} of the shortest kernels. "
+        f"whole call takes no longer than {roofline.SMALLEST_KERNELS:.0f} of the shortest kernels; on a "
+        "CPU it is called neither. "
         "Bytes are those of inputs and outputs, each moved once; fp32 instructions are counted from the "
         "formulas (jetops/bench/work.py has the derivation).\n"
     )
@@ -137,7 +146,9 @@ def _table(table):
     contenders = []  # type: List[str]
     for rows in table.values():
         contenders += [name for name in rows if name not in contenders]
-    lines = [[case] + [_cell(rows.get(name)) for name in contenders] for case, rows in table.items()]
+    lines = [
+        [case] + [_cell(rows.get(name)) for name in contenders] for case, rows in table.items()
+    ]
     return _grid(["case"] + contenders, ["---"] + ["---:"] * len(contenders), lines)
 
 
@@ -182,13 +193,14 @@ def comparison(old, new):
         return tuple(row[name] for name in ("group", "case", "contender", "mode"))
 
     lines = []
-    if old["machine"] != new["machine"]:
-        names = [
-            f"{name} {old['machine'].get(name)} -> {new['machine'].get(name)}"
-            for name in new["machine"]
-            if old["machine"].get(name) != new["machine"].get(name)
-        ]
-        lines.append("not of the same machine and versions: " + ", ".join(names))
+    was, now = old["machine"], new["machine"]
+    differing = [
+        f"{name} {was[name]} -> {now[name]}"
+        for name in now
+        if now[name] != was.get(name, now[name])
+    ]
+    if differing:
+        lines.append("not of the same machine and versions: " + ", ".join(differing))
     before = {key(row): row for row in old["rows"]}
     changes, compared, failed = [], 0, []
     for row in new["rows"]:
@@ -202,7 +214,9 @@ def comparison(old, new):
         apart = row["low"] > past["high"] or row["high"] < past["low"]
         if apart and row["us"] > 0 and past["us"] > 0:
             changes.append((row["us"] / past["us"], past["us"], row))
-    lines.append(f"{compared} times compared, {len(changes)} changed beyond the spread of both runs")
+    lines.append(
+        f"{compared} times compared, {len(changes)} changed beyond the spread of both runs"
+    )
     changes.sort(key=lambda change: -abs(math.log(change[0])))
     lines += failed
     lines += [

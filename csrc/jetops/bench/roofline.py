@@ -1,6 +1,6 @@
 """Which ceiling holds an operator back, from a row and the ceilings of its device."""
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 NEAR = 0.6  # of a ceiling, from where on it is what bounds
 SMALLEST_KERNELS = 3.0  # a time of up to so many of the shortest kernels is that of a launch
@@ -62,9 +62,9 @@ def _bound(us, memory_share, compute_share, smallest_us):
     # type: (float, float, float, Optional[float]) -> str
     if max(memory_share, compute_share) >= NEAR:
         return "memory-bound" if memory_share >= compute_share else "compute-bound"
-    if smallest_us is not None and us <= SMALLEST_KERNELS * smallest_us:
-        return "launch-bound"
-    return "latency-bound"
+    if smallest_us is None:
+        return "neither"  # a CPU's code may be slow for many reasons
+    return "launch-bound" if us <= SMALLEST_KERNELS * smallest_us else "latency-bound"
 
 
 def verdicts(result):

@@ -109,6 +109,6 @@ def nms(count, item_bytes):
     counted all the same.
     """
     pairs = PAIR.times(count * (count - 1) / 2, 0)
-    single = 2 * count * count + count + count * math.log(max(count, 2), 2)
+    single = 2 * count * count + count + count * math.log2(max(count, 2))
     size = count * count * item_bytes + count * (16 + item_bytes + 1)
     return Work(size, pairs.operations + single, pairs.instructions + single)
