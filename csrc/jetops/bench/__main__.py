@@ -119,7 +119,7 @@ def _run_one(group, bench, quick):
     try:
         with bench.timer.range(group.NAME):
             group.run(bench)
-    except Exception as exc:
+    except Exception as exc:  # noqa: BLE001  a kernel that breaks can raise anything
         traceback.print_exc()
         about["failed"] = str(exc).split("\n")[0]
         bench.remark(f"**broken off**: {about['failed']}")

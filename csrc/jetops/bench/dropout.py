@@ -120,6 +120,6 @@ def _compile(bench, name, call):
     start = time.perf_counter()
     try:
         call()
-    except Exception:
+    except Exception:  # noqa: BLE001  of any kind
         return
     bench.remark(f"{name}: {time.perf_counter() - start:.1f} s to compile")

@@ -104,7 +104,7 @@ def torchvision_nms(bench):
     """torchvision's nms, or None with a remark that says why it cannot be had."""
     try:
         from torchvision.ops import nms
-    except Exception as exc:
+    except Exception as exc:  # noqa: BLE001  if it is for another torch, it fails in many ways
         bench.remark(
             f"nothing is compared with torchvision's nms, as importing it failed: {exc}; `python -m pip "
             f"install torchvision` gets one, and it must be the release for torch {torch.__version__}"

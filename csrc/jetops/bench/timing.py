@@ -103,7 +103,7 @@ class Timer:
         for name, function in functions_by_key.items():
             try:
                 samplers[name] = prepare(function)
-            except Exception as exc:
+            except Exception as exc:  # noqa: BLE001  out of memory, not capturable: part of the result
                 outcomes[name] = exc
                 self._settle()
         self._sample(samplers, outcomes)
@@ -140,7 +140,7 @@ class Timer:
                 try:
                     with self.range("flush alone" if name is None else name):
                         found.append(sampler())
-                except Exception as exc:
+                except Exception as exc:  # noqa: BLE001  out of memory, not capturable: part of the result
                     outcomes[name] = exc
                     self._settle()
                 if index == 0:
