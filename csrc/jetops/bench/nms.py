@@ -17,7 +17,7 @@ THRESHOLD = 0.5
 SIDE = 120.0
 FIELD = 1920.0
 CHAIN_STEP = 0.3 * SIDE
-JUDGED = (2000, 8000)
+JUDGED = [("clusters", 2000), ("clusters", 8000), ("chain scrambled", 2000)]
 
 DENSITIES = {
     "clusters": "20 boxes an object, their corners spread with a deviation of 20 px around its own",
@@ -144,7 +144,7 @@ def _one_case(bench, theirs, density, tensors, suffix=""):
     tensors = Problem(*(tensor.to(bench.device) for tensor in tensors))
     kept = checked(case, tensors)
     todo = work.nms(count, tensors.attn_map.element_size())
-    op = f"fused_attn_nms, {case}" if density == "clusters" and count in JUDGED else ""
+    op = f"fused_attn_nms, {case}" if (density, count) in JUDGED else ""
     contenders = [
         Contender(
             "jetops", lambda: jetops.fused_attn_nms(*tensors, iou_threshold=THRESHOLD), todo, op

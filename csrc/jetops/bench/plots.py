@@ -24,7 +24,7 @@ COLOURS = {
     "jetops tanh": "#74c69d",
     "copy": "#d9d9d9",
 }
-OTHER = "#c44e52"
+OTHER = "#4c78a8"
 DPI = 90
 
 
