@@ -75,8 +75,8 @@ def _save(figure, folder, name):
     FigureCanvasAgg(figure)
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, name)
-    # Without the name of the program, the same results make the same bytes.
-    figure.savefig(path + ".part", format="png", dpi=DPI, metadata={"Software": None})
+    # matplotlib would write its version there; so the same results make the same bytes.
+    figure.savefig(path + ".part", format="png", dpi=DPI, metadata={"Software": "jetops.bench"})
     os.replace(path + ".part", path)
     return name
 
