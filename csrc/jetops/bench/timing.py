@@ -196,11 +196,15 @@ class Timer:
         torch.cuda.current_stream(self.device).wait_stream(side)
         calls = CALLS_IN_A_GRAPH if short or cold else CALLS_IF_LONG
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool):
-            for _ in range(calls):
-                if cold:
-                    self._flush()
-                function()
+        own_stream = torch.cuda.current_stream(self.device)
+        try:
+            with torch.cuda.graph(graph, pool=pool):
+                for _ in range(calls):
+                    if cold:
+                        self._flush()
+                    function()
+        finally:
+            torch.cuda.set_stream(own_stream)  # a capture that fails leaves its own one behind
 
         def sample():
             # type: () -> float
