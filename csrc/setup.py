@@ -70,6 +70,7 @@ setup(
     description="GELU, bias + GELU + dropout and attention-weighted NMS as PyTorch operators for CPU and CUDA",
     python_requires=">=3.6",
     packages=["jetops", "jetops.bench"],
+    extras_require={"bench": ["matplotlib"]},
     ext_modules=[extension()],
     cmdclass={"build_ext": cpp_extension.BuildExtension},
     zip_safe=False,

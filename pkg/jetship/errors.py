@@ -87,4 +87,10 @@ class RolloutError(JetshipError):
     exit_code = 9
 
 
+class BenchError(JetshipError):
+    """Something that was to be measured could not be."""
+
+    exit_code = 10
+
+
 INTERRUPTED_EXIT_CODE = 130

@@ -36,6 +36,12 @@ class Opened:
         return email.message_from_bytes(self._of_dist_info("METADATA"))
 
     @property
+    def required(self) -> list[str]:
+        """What an installer always brings along, without the extras that a user may ask for."""
+        lines = self.metadata.get_all("Requires-Dist", [])
+        return [line for line in lines if not re.search(r";\s*extra\s*==", line)]
+
+    @property
     def pin(self) -> Any:
         return json.loads(self._of_dist_info("jetship.json"))
 

@@ -52,7 +52,7 @@ def test_name_and_version_are_those_of_the_target(wheel):
         rf"jetops-[\d.]+\+{re.escape(LABEL)}\.sm62-cp311-cp311-linux_aarch64\.whl", wheel.path.name
     )
     assert f"-{wheel.metadata['Version']}-cp311" in wheel.path.name
-    assert wheel.metadata.get_all("Requires-Dist") == ["torch==2.7.1"]
+    assert wheel.required == ["torch==2.7.1"]
 
 
 def test_record_has_the_digests_of_all_files(wheel):

@@ -103,7 +103,7 @@ def test_a_check_of_its_own_says_the_same(built):
 def test_its_name_and_tags_are_the_platforms(built):
     python, machine = built.asked.platform.python, built.asked.platform.machine
     assert built.wheel.path.name.endswith(f"-{python.tag}-{python.abi}-linux_{machine}.whl")
-    assert built.wheel.metadata.get_all("Requires-Dist") == [built.asked.platform.torch.pinned]
+    assert built.wheel.required == [built.asked.platform.torch.pinned]
     expected = record_of(built.wheel.files)
     assert {name: built.wheel.record[name] for name in expected} == expected
 

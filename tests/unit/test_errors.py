@@ -15,6 +15,7 @@ CODES = {
     "CheckError": 7,
     "ImageError": 8,
     "RolloutError": 9,
+    "BenchError": 10,
 }
 SOURCES = sorted(Path(jetship.__file__).parent.rglob("*.py"))
 

@@ -1,28 +1,42 @@
-"""The command line of the benchmark."""
+"""Times the operators of jetops against what one would use without them, on one device.
+
+Writes bench.json, bench.md and, where matplotlib is installed, plots.
+"""
 
 import argparse
-import json
 import os
 import platform
 import sys
+import time
+import traceback
 
 import torch
 
 import jetops
 
-from . import dropout, gelu, ingest, nms, report
-from .measure import Bench
+from . import ceilings, cpu_nms, dropout, gelu, ingest, nms, plots, report, results
+from .measure import Bench, say
 
-GROUPS = {"nms": nms.run, "gelu": gelu.run, "dropout": dropout.run, "ingest": ingest.run}
+GROUPS = {module.NAME: module for module in (nms, gelu, dropout, ingest, cpu_nms)}
+EXIT_FAILED = 1
+EXIT_MISUSED = 2
+
+
+def groups_for(device):
+    # type: (torch.device) -> List[str]
+    """The CPU's NMS is a group of its own, and a GPU's run has it as well."""
+    return [name for name in GROUPS if device.type == "cuda" or name != nms.NAME]
 
 
 def machine(device):
     # type: (torch.device) -> dict
+    """What the results depend on. They are put together only where all of it is the same."""
     found = {
-        "device": platform.processor() or platform.machine(),
+        "device": _processor(),
         "torch": torch.__version__,
         "jetops": jetops.__version__,
         "cuda": torch.version.cuda,
+        "cores": os.cpu_count(),
     }
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
@@ -32,39 +46,137 @@ def machine(device):
     return found
 
 
-def main():
-    # type: () -> int
+def _processor():
+    # type: () -> str
+    """As Linux names it; Arm's machines often do not."""
+    try:
+        with open("/proc/cpuinfo") as stream:
+            for line in stream:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def parsed(words):
+    # type: (Optional[List[str]]) -> argparse.Namespace
     parser = argparse.ArgumentParser(prog="python -m jetops.bench", description=__doc__)
     default = "cuda" if torch.cuda.is_available() else "cpu"
-    parser.add_argument("--device", default=default)
-    parser.add_argument("--only", help="groups, with commas: " + ", ".join(GROUPS))
+    parser.add_argument("--device", default=default, help=f"default here: {default}")
+    parser.add_argument("--only", help="groups, with commas, of " + ", ".join(GROUPS))
     parser.add_argument("--quick", action="store_true", help="fewer samples and cases")
-    parser.add_argument("--out", default=".", help="folder for bench.json and bench.md")
+    parser.add_argument(
+        "--out", default=".", help="folder for the results; with --only, other groups there stay"
+    )
     parser.add_argument("--compare", metavar="OLD.json", help="show changes since that run")
-    options = parser.parse_args()
-    names = options.only.split(",") if options.only else list(GROUPS)
-    unknown = sorted(set(names) - set(GROUPS))
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="BENCH.json",
+        help="measure nothing: make page and plots of these results again, beside them or in --out",
+    )
+    options = parser.parse_args(words)
+    try:
+        options.device = torch.device(options.device)
+    except RuntimeError:
+        parser.error(f"no device {options.device}; it is cuda, cuda:0, ... or cpu")
+    known = groups_for(options.device)
+    options.names = options.only.split(",") if options.only else known
+    unknown = [name for name in options.names if name not in known]
     if unknown:
-        parser.error(f"no group {unknown[0]}; there are {', '.join(GROUPS)}")
+        parser.error(f"no group {unknown[0]} on {options.device}; there are {', '.join(known)}")
+    if options.device.type == "cuda" and not torch.cuda.is_available() and not options.source:
+        parser.error("torch sees no GPU here; --device cpu measures what makes sense without one")
+    return options
 
-    bench = Bench(torch.device(options.device), options.quick)
-    for name in names:
-        GROUPS[name](bench)
-    result = {
-        "machine": machine(bench.device),
-        "rows": [row._asdict() for row in bench.rows],
-    }
-    os.makedirs(options.out, exist_ok=True)
-    with open(os.path.join(options.out, "bench.json"), "w") as stream:
-        json.dump(result, stream, indent=1)
-    table = report.markdown(result)
-    with open(os.path.join(options.out, "bench.md"), "w") as stream:
-        stream.write(table)
-    print(table)
-    if options.compare:
-        with open(options.compare) as stream:
-            print(report.comparison(json.load(stream), result))
-    return 0
+
+def measured(options):
+    # type: (argparse.Namespace) -> dict
+    """Run the groups. Each one's rows are on the disk as soon as it ends."""
+    bench = Bench(options.device, options.quick)
+    result = results.begin(options.out, machine(options.device), only_some=bool(options.only))
+    for index, name in enumerate(options.names):
+        group = GROUPS[name]
+        own = bench.on(torch.device("cpu")) if group is cpu_nms else bench.on(options.device)
+        if index == 0 or own.device.type not in result["ceilings"]:
+            found = ceilings.measure(own)
+            result["ceilings"] = dict(result["ceilings"], **{own.device.type: found._asdict()})
+        say(f"[{index + 1}/{len(options.names)}] {name}")
+        about = _run_one(group, own, options.quick)
+        rows = [dict(row._asdict()) for row in own.rows]
+        result = results.with_group(result, name, rows, about)
+        results.save(options.out, result)
+        say(f"         {name} took {about['seconds']:.0f} s")
+    return result
+
+
+def _run_one(group, bench, quick):
+    # type: (ModuleType, Bench, bool) -> dict
+    """What there is to say of a group's rows. If it breaks off, the other groups may still run."""
+    about = {"quick": quick, "about": group.ABOUT, "remarks": bench.remarks}
+    start = time.perf_counter()
+    try:
+        with bench.timer.range(group.NAME):
+            group.run(bench)
+    except Exception as exc:  # noqa: BLE001  a kernel that breaks can raise anything
+        traceback.print_exc()
+        about["failed"] = str(exc).split("\n")[0]
+        bench.remark(f"**broken off**: {about['failed']}")
+    about["seconds"] = round(time.perf_counter() - start, 1)
+    return about
+
+
+def publish(result, folder, compare):
+    # type: (dict, str, Optional[str]) -> str
+    """Write page and plots; returns the page."""
+    old = results.read(compare) if compare else None
+    drawn = []
+    if plots.available():
+        drawn = plots.draw(result, folder)
+    else:
+        say(plots.MISSING.format(path=os.path.join(folder, results.FILE)))
+    page = report.page(result, drawn, report.comparison(old, result) if old else "")
+    results.write_text(folder, "bench.md", page)
+    return page
+
+
+def main(words=None):
+    # type: (Optional[List[str]]) -> int
+    options = parsed(words)
+    try:
+        if options.compare:
+            results.read(options.compare)  # before minutes of work, not after
+        if options.source:
+            folder = options.out if options.out != "." else os.path.dirname(options.source) or "."
+            result = results.read(options.source)
+        else:
+            folder = options.out
+            result = measured(options)
+        print(publish(result, folder, options.compare))
+    except results.ResultsError as exc:
+        say(f"python -m jetops.bench: error: {exc}")
+        return EXIT_MISUSED
+    say(f"written to {folder}: {', '.join(sorted(os.listdir(folder)))}")
+    failed = failures(result)
+    for line in failed:
+        say(f"python -m jetops.bench: error: {line}")
+    return EXIT_FAILED if failed else 0
+
+
+def failures(result):
+    # type: (dict) -> List[str]
+    """What of jetops itself could not be measured; that others cannot run is a result."""
+    broken = [
+        f"{name} broke off: {about['failed']}"
+        for name, about in result["groups"].items()
+        if "failed" in about
+    ]
+    return broken + [
+        f"{row['group']}, {row['case']}, {row['contender']}, {row['mode']}: {row['note']}"
+        for row in result["rows"]
+        if row["us"] is None and row["contender"].startswith("jetops")
+    ]
 
 
 if __name__ == "__main__":

@@ -1,17 +1,52 @@
 """fused_attn_nms against separate kernels and a loop in Python."""
 
+from typing import NamedTuple
+
 import torch
 
 import jetops
 from jetops import reference
 
-from .measure import copy_of
+from . import work
+from .measure import Contender, copy_of
 
+NAME = "nms"
 COUNTS = (500, 1000, 2000, 4000, 8000)
+QUICK_COUNTS = (500, 2000)
 THRESHOLD = 0.5
 SIDE = 120.0
 FIELD = 1920.0
-LONGEST_LOOP = 2000
+CHAIN_STEP = 0.3 * SIDE
+JUDGED = [("clusters", 2000), ("clusters", 8000), ("chain scrambled", 2000)]
+
+DENSITIES = {
+    "clusters": "20 boxes an object, their corners spread with a deviation of 20 px around its own",
+    "dense": "100 boxes an object, spread in the same way",
+    "uniform": "each box anywhere",
+    "chain": "each box overlaps the next one in a row (IoU 0.54) and no other enough; scores fall "
+    "along the row and attention is equal everywhere, so whether the last box stays is known only "
+    "after all before it: the longest dependency there can be",
+    "chain scrambled": "the same boxes and scores in a random order of indices",
+}
+ABOUT = [
+    (
+        f"{int(SIDE)} px boxes in a field of {int(FIELD)} x {int(FIELD)} px, attention a softmax of "
+        f"normal numbers, IoU threshold {THRESHOLD}, float32 unless said otherwise:"
+    ),
+] + [f"**{name}**: {text}" for name, text in DENSITIES.items()]
+ABOUT += [
+    (
+        "*separate kernels* is `torchvision.ops.nms(boxes, scores * (attn_map @ scores), threshold)`, "
+        "which waits for the GPU and cannot be captured in a graph; *Python loop* visits the boxes one "
+        "by one with tensors on the GPU; *copy* moves as many bytes as attn_map has."
+    )
+]
+
+
+class Problem(NamedTuple):
+    boxes: torch.Tensor
+    scores: torch.Tensor
+    attn_map: torch.Tensor
 
 
 def boxes_of(density, count, seed=0):
@@ -27,16 +62,27 @@ def boxes_of(density, count, seed=0):
     return torch.cat([corner, corner + SIDE], 1).contiguous()
 
 
-def inputs(density, count, device, dtype=torch.float32):
-    # type: (str, int, torch.device, torch.dtype) -> tuple
+def attention(count):
+    # type: (int) -> torch.Tensor
+    """[count, count]: each row a softmax. Takes a second for 8000 boxes, so cases share it."""
     generator = torch.Generator().manual_seed(count)
-    scores = torch.rand(count, generator=generator)
-    attn_map = torch.softmax(torch.randn(count, count, generator=generator), 1)
-    return (
-        boxes_of(density, count).to(device),
-        scores.to(device, dtype),
-        attn_map.to(device, dtype),
-    )
+    return torch.softmax(torch.randn(count, count, generator=generator), 1)
+
+
+def problem(density, count, attn_map):
+    # type: (str, int, torch.Tensor) -> Problem
+    """On the CPU. A chain has an attention of its own, of the same size."""
+    if not density.startswith("chain"):
+        generator = torch.Generator().manual_seed(count + 1)
+        return Problem(boxes_of(density, count), torch.rand(count, generator=generator), attn_map)
+    left = torch.arange(count, dtype=torch.float32) * CHAIN_STEP
+    top = torch.zeros(count)
+    boxes = torch.stack([left, top, left + SIDE, top + SIDE], 1)
+    scores = torch.linspace(1.0, 0.1, count)
+    if density == "chain scrambled":
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(count))
+        boxes, scores = boxes[order], scores[order]
+    return Problem(boxes.contiguous(), scores, torch.full((count, count), 1.0 / count))
 
 
 def loop(boxes, scores, attn_map):
@@ -53,42 +99,80 @@ def loop(boxes, scores, attn_map):
     return keep
 
 
-def run(bench):
-    # type: (Bench) -> None
-    for density in ("clusters", "dense", "uniform"):
-        for count in COUNTS:
-            _one_count(bench, density, count, torch.float32)
-    if bench.device.type == "cuda":
-        _one_count(bench, "clusters", 2000, torch.float16)
-
-
-def _one_count(bench, density, count, dtype):
-    # type: (Bench, str, int, torch.dtype) -> None
-    tensors = inputs(density, count, bench.device, dtype)
-    case = f"{density} {count}" + ("" if dtype == torch.float32 else " float16")
-    size = attn_bytes = tensors[2].numel() * tensors[2].element_size()
-    keep = jetops.fused_attn_nms(*tensors, THRESHOLD)
-    print(f"{case}: {int(keep.sum())} kept")
-    fused = {"jetops": lambda: jetops.fused_attn_nms(*tensors, THRESHOLD)}
-    if bench.device.type == "cuda":
-        fused["copy"] = copy_of(attn_bytes, bench.device)
-    bench.add("nms", case, fused, ["replay", "replay cold", "plain"], size)
-    others = {}
-    separate = _separate_kernels(tensors)
-    if separate is not None:
-        others["separate kernels"] = separate
-    if count == LONGEST_LOOP and dtype == torch.float32 and not bench.quick:
-        samples, bench.timer.samples = bench.timer.samples, 3
-        bench.add("nms", case, {"Python loop": lambda: loop(*tensors)}, ["plain"], size)
-        bench.timer.samples = samples
-    bench.add("nms", case, others, ["plain"], size)
-
-
-def _separate_kernels(tensors):
-    # type: (tuple) -> object
+def torchvision_nms(bench):
+    # type: (Bench) -> Optional[Callable]
+    """torchvision's nms, or None with a remark that says why it cannot be had."""
     try:
         from torchvision.ops import nms
-    except ImportError:
+    except Exception as exc:  # noqa: BLE001  if it is for another torch, it fails in many ways
+        bench.remark(
+            f"nothing is compared with torchvision's nms, as importing it failed: {exc}; `python -m pip "
+            f"install torchvision` gets one, and it must be the release for torch {torch.__version__}"
+        )
         return None
+    return nms
+
+
+def separate_kernels(nms, tensors):
+    # type: (Callable, Problem) -> Callable[[], object]
+    """What one writes today."""
     boxes, scores, attn_map = tensors
     return lambda: nms(boxes, (scores * (attn_map @ scores)).float(), THRESHOLD)
+
+
+def run(bench):
+    # type: (Bench) -> None
+    theirs = torchvision_nms(bench)
+    for count in QUICK_COUNTS if bench.quick else COUNTS:
+        attn_map = attention(count)
+        kept = []
+        for density in DENSITIES:
+            here = _one_case(bench, theirs, density, problem(density, count, attn_map))
+            kept.append(f"{density} {here}")
+        bench.remark(f"kept of {count} boxes: {', '.join(kept)}")
+        if count == 2000:
+            boxes, scores, attn_map = problem("clusters", count, attn_map)
+            half = Problem(boxes, scores.half(), attn_map.half())
+            _one_case(bench, theirs, "clusters", half, " float16")
+
+
+def _one_case(bench, theirs, density, tensors, suffix=""):
+    # type: (Bench, Optional[Callable], str, Problem, str) -> int
+    """Returns how many boxes are kept."""
+    count = len(tensors.boxes)
+    case = f"{density} {count}{suffix}"
+    tensors = Problem(*(tensor.to(bench.device) for tensor in tensors))
+    kept = checked(case, tensors)
+    todo = work.nms(count, tensors.attn_map.element_size())
+    op = f"fused_attn_nms, {case}" if (density, count) in JUDGED else ""
+    contenders = [
+        Contender(
+            "jetops", lambda: jetops.fused_attn_nms(*tensors, iou_threshold=THRESHOLD), todo, op
+        ),
+        copy_of(tensors.attn_map.numel() * tensors.attn_map.element_size(), bench.device),
+    ]
+    if theirs is not None:
+        separate = separate_kernels(theirs, tensors)
+        contenders.append(
+            Contender("separate kernels", separate, todo, modes=("plain", "plain cold"))
+        )
+    contenders.append(Contender("Python loop", lambda: loop(*tensors), todo, modes=("plain",)))
+    bench.add(NAME, case, contenders, ["replay", "replay cold", "plain", "plain cold"])
+    return kept
+
+
+def checked(case, tensors):
+    # type: (str, Problem) -> int
+    """How many boxes are kept, having made sure that what is timed is right.
+
+    Raises:
+        RuntimeError: a keep mask is not that of the sequential reference for the scores that the op
+            itself made.
+    """
+    keep, weighted = jetops.fused_attn_nms_scored(*tensors, iou_threshold=THRESHOLD)
+    alone = jetops.fused_attn_nms(*tensors, iou_threshold=THRESHOLD)
+    expected = reference.greedy_nms(tensors.boxes, weighted, THRESHOLD)
+    wrong = int(((keep.cpu() != expected) | (alone.cpu() != expected)).sum())
+    if wrong:
+        raise RuntimeError(f"fused_attn_nms is wrong for {wrong} boxes of {case}")
+    return int(expected.sum())

@@ -1,5 +1,6 @@
 """The task `bench`."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ from jetship.tasks.request import (
 if TYPE_CHECKING:
     from jetship.bench.checking import CheckTiming
     from jetship.bench.crossbuild import Timing
+    from jetship.bench.operators import Wanted
 
 
 @command(
@@ -33,6 +35,13 @@ if TYPE_CHECKING:
     help={
         "build": "time a cross build against the emulated build of the same project",
         "check": "time the check of --wheel for the targets, with their libraries read and cached",
+        "ops": "time jetops' operators on this machine against what one would use without them",
+        "python": "with --ops: an interpreter that has torch and jetops (default: jetship's own)",
+        "only": "with --ops: groups of nms, gelu, dropout, ingest and cpu-nms, with commas; the "
+        "others in --out stay",
+        "quick": "with --ops: fewer cases and samples",
+        "out": "with --ops: the folder for page, JSON and plots (default: bench in --dist)",
+        "compare": "with --ops: the bench.json of an earlier run, to show what changed since",
         "wheel": "what to check (default: the one in --dist for the target)",
         "project": "what to build, as for the task build",
         "deploy": DEPLOY_HELP,
@@ -48,26 +57,44 @@ def bench(
     known: Known,
     build: bool = False,
     check: bool = False,
+    ops: bool = False,
+    python: str = "",
+    only: str = "",
+    quick: bool = False,
+    out: str = "",
+    compare: str = "",
     wheel: str = "",
     project: str = "",
     deploy: str = str(DEPLOY_FILE),
     dist: str = "dist",
     json: bool = False,
 ) -> None:
-    """Measure, side by side in one run, what jetship claims of itself.
+    """Measure, side by side in one run, what jetship and its operators claim of themselves.
 
         invoke bench --build --arch 6.2
         invoke bench --check --wheel ops.whl --arch 6.2
+        invoke bench --ops --python venv/bin/python
 
     --build builds the project three times: in an arm64 container under emulation with the target's
     own compilers, crossed with an empty compiler cache, and crossed with a full one. Needs a Docker
     Engine on this machine and qemu-user (`invoke doctor --fix`); takes minutes. --check checks one
-    wheel with the tables of the target's libraries made anew, and with those of the cache.
+    wheel with the tables of the target's libraries made anew, and with those of the cache. --ops
+    times the operators of jetops, on the GPU if there is one: NMS, GELU, bias + GELU + dropout and
+    frame ingest; minutes, and the page that it writes says how to read it.
     """
-    if build == check:
+    if (build, check, ops).count(True) != 1:
         raise ConfigError(
-            "bench measures one thing, and none unasked", fix="invoke bench --build --arch 6.2"
+            "bench measures one thing, and none unasked",
+            fix="invoke bench --build --arch 6.2, or --check, or --ops",
         )
+    if ops:
+        from jetship.bench.operators import Wanted
+
+        older = Path(compare) if compare else None
+        wanted = Wanted(Path(out or Path(dist) / "bench"), only, older, quick)
+        _measure_operators(python or sys.executable, wanted, json=json)
+        return
+    _refuse_of_ops(python=python, only=only, quick=quick, out=out, compare=compare)
     catalog = known.catalog(deploy)
     found = targets_of(catalog, asked.together, deploy=deploy)
     own_supply = given.supply(catalog, deploy)
@@ -98,6 +125,25 @@ def bench(
         console.emit_json({"target": target.id, "jobs": order.jobs, "builds": rows})
         return
     console.emit("\n".join(map(_line, timings)))
+
+
+def _measure_operators(python: str, wanted: "Wanted", *, json: bool) -> None:
+    from jetship.bench import operators
+
+    page = operators.measure(python, wanted)
+    if json:
+        console.emit_json(operators.results(wanted.out))
+    else:
+        console.emit(str(page))
+
+
+def _refuse_of_ops(**given: object) -> None:
+    names = [f"--{name}" for name, value in given.items() if value]
+    if names:
+        raise ConfigError(
+            f"{' and '.join(names)} {'goes' if len(names) == 1 else 'go'} with --ops",
+            fix=f"invoke bench --ops {names[0]} ...",
+        )
 
 
 def _print_checks(timings: "Sequence[CheckTiming]", *, json: bool) -> None:

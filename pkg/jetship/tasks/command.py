@@ -228,6 +228,13 @@ def _no_path_follows() -> bool:
 class _Task(Task[Any]):
     """A task whose options have the letters of `SHORT`."""
 
+    def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:  # noqa: FBT001
+        """Return the options. invoke's own method takes their texts away, and is called twice."""
+        texts = dict(self.help)
+        arguments = super().get_arguments(ignore_unknown_help)
+        self.help = texts
+        return arguments
+
     def arg_opts(self, name: str, default: Any, taken_names: set[str]) -> dict[str, Any]:
         options = super().arg_opts(name, default, taken_names)
         if name in SHORT:

@@ -8,6 +8,7 @@ from invoke.context import Context
 from invoke.program import Program
 from jetship import console
 from jetship.errors import (
+    BenchError,
     BuildError,
     CheckError,
     ConfigError,
@@ -20,7 +21,7 @@ from jetship.errors import (
 from jetship.tasks.command import Reported, command
 
 ERRORS = [ConfigError, NothingSelectedError, ToolMissingError, DownloadError, BuildError,
-          CheckError, ImageError, RolloutError]  # fmt: skip
+          CheckError, ImageError, RolloutError, BenchError]  # fmt: skip
 
 
 @command(help={"json": "machine-readable"})
@@ -220,7 +221,6 @@ def test_an_unknown_option_is_an_error_of_the_command_line(call):
     "words", [("--help", "helped"), ("helped", "--help"), ("helped", "x", "-h")]
 )
 def test_help_tells_the_paths_and_options(capsys, words):
-    # invoke uses a task's help up when it is shown, so this task is made anew for each.
     @command(paths="files", help={"files": "any number of files", "loud": "or quiet"})
     def helped(_: Context, *, files: list[str], loud: bool = False) -> None:
         raise AssertionError("it was not to run")

@@ -66,6 +66,13 @@ def test_the_namespace_has_every_task_with_help(call):
     assert listed(out) == sorted(TASKS)
 
 
+def test_the_help_of_a_task_says_what_its_options_mean_however_often_it_is_shown(call):
+    for _ in range(2):
+        code, out, _err = call("bench", "--help")
+        assert code == 0
+        assert "time a cross build against the emulated build" in out
+
+
 def test_a_dry_build_prints_the_plan_and_builds_nothing(call, project, monkeypatch):
     monkeypatch.setattr(pipeline, "produce", lambda *_: pytest.fail("it builds"))
     code, out, _ = call("build", "--arch", "6.2,7.2+PTX", "--dry")
