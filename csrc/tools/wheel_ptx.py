@@ -9,9 +9,9 @@ nvcc's device code gives way to the wheel's: the container of that .cu file, byt
 the driver finds the wheel's PTX and no machine code for the GPU. So the code that launches the
 kernels is the operators' own, and nothing about parameters, grids or shared memory is said twice.
 
-Every wheel gets a folder in --out: libjetops_kernels.so with the functions of jetops_kernels.h, and
-wheel.json, which says what PTX is in it and where. The library names no CUDA runtime: it takes the
-one that is loaded before it, which is torch's.
+Every wheel gets a folder in --out, and those of earlier calls go: libjetops_kernels.so with the
+functions of jetops_kernels.h, and wheel.json, which says what PTX is in it and where. The library
+names no CUDA runtime: it takes the one that is loaded before it, which is torch's.
 
 Needs nvcc (11.1 or newer) and cuobjdump, g++ and objcopy, and pyelftools.
 """
@@ -37,6 +37,7 @@ from elftools.elf.elffile import ELFFile
 
 CSRC = Path(__file__).resolve().parents[1]
 LIBRARY = "libjetops_kernels.so"
+RECORD = "wheel.json"
 SECTION = ".nv_fatbin"
 MAGIC = 0xBA55ED50
 # An arch that every nvcc knows; the code is thrown away, and only its parameters are looked at.
@@ -285,14 +286,15 @@ def make(tools: Tools, launchers: List[Launcher], wheel: Path, folder: Path, scr
         "sha256": hashlib.sha256(wheel.read_bytes()).hexdigest(),
         "ptx": {one.name: described(code, library) for one, code in pairs},
     }
-    (folder / "wheel.json").write_text(json.dumps(record, indent=1) + "\n")
+    (folder / RECORD).write_text(json.dumps(record, indent=1) + "\n")
 
 
-def publish(made: Path, folder: Path) -> None:
-    """Put a finished folder in the place of an older one."""
-    if folder.exists():
-        shutil.rmtree(str(folder))
-    os.rename(str(made), str(folder))
+def publish(made: List[Path], out: Path) -> None:
+    """Put finished folders in the place of all those of an earlier call."""
+    for record in out.glob(f"*/{RECORD}"):
+        shutil.rmtree(str(record.parent))
+    for folder in made:
+        os.rename(str(folder), str(out / folder.name))
 
 
 def main(argv=None) -> int:
@@ -303,17 +305,21 @@ def main(argv=None) -> int:
     parser.add_argument("--cuobjdump", default="cuobjdump", help="reads PTX (default: cuobjdump)")
     given = parser.parse_args(argv)
     tools = Tools(given.nvcc, given.cuobjdump)
-    given.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=str(given.out), prefix=".") as name:
+    out = given.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=str(out), prefix=".") as name:
         launchers = compile_launchers(tools, Path(name))
+        made = []
         for wheel in given.wheels:
+            folder = Path(name, "made", "-".join(wheel.stem.split("-")[:2]))  # name and version
+            folder.mkdir(parents=True)
             scratch = Path(name, wheel.stem)
-            made = scratch / "made"
-            made.mkdir(parents=True)
-            make(tools, launchers, wheel, made, scratch)
-            folder = given.out / "-".join(wheel.stem.split("-")[:2])
-            publish(made, folder)
-            print(folder)
+            scratch.mkdir()
+            make(tools, launchers, wheel, folder, scratch)
+            made.append(folder)
+        publish(made, out)
+    for folder in made:
+        print(given.out / folder.name)
     return 0
 
 
