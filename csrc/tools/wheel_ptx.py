@@ -13,6 +13,9 @@ Every wheel gets a folder in --out, and those of earlier calls go: libjetops_ker
 functions of jetops_kernels.h, and wheel.json, which says what PTX is in it and where. The library
 names no CUDA runtime: it takes the one that is loaded before it, which is torch's.
 
+The wheels have to be built from the sources that are here. Kernels of other names, or parameters of
+other sizes, are refused; what changed beyond that cannot be told, so `invoke ptx` builds both.
+
 Needs nvcc (11.1 or newer) and cuobjdump, g++ and objcopy, and pyelftools.
 """
 
