@@ -1,6 +1,7 @@
 """The tasks of this repository: jetship's own, and those of its development."""
 
 import sys
+import tempfile
 from pathlib import Path
 
 from invoke.context import Context
@@ -30,6 +31,9 @@ TEST_PACKAGES = {
     "faketime": "faketime",
     "docker-registry": "docker-registry",
 }
+
+PTX_ARCHS = "5.3+PTX,6.2+PTX,7.0+PTX,7.2+PTX"
+PTX_PLATFORMS = ("debian-12", "debian-11")  # nvcc 11.8 and 11.2
 
 
 class ChecksFailedError(JetshipError):
@@ -76,6 +80,34 @@ def test(_: Context, *, select: str = "", long: bool = False) -> None:
         raise ChecksFailedError("tests failed", fix="see above")
 
 
+@command(help={"out": "folder of the libraries"})
+def ptx(_: Context, *, out: str = "dist-ptx") -> None:
+    """Make what csrc/tests/test_wheel_ptx.py runs on a GPU: the PTX of wheels for older GPUs.
+
+    Builds wheels of the op pack with PTX for 5.3, 6.2, 7.0 and 7.2, with CUDA 11.8 and 11.2, and
+    from each a library for x86-64 that has the wheel's device code in it.
+    """
+    from jetship.store import Store, default_root
+    from jetship.targets.catalog import Catalog
+    from jetship.targets.resolve import resolve
+    from jetship.toolchain.prepare import prepare
+
+    (target,) = resolve(Catalog.load(), arch="6.2", platform=PTX_PLATFORMS[0])
+    cuda = prepare(target, Store(default_root())).cuda_home / "bin"
+    with tempfile.TemporaryDirectory() as dist:
+        for platform in PTX_PLATFORMS:
+            words = ("build", "--arch", PTX_ARCHS, "--platform", platform, "--dist", dist)
+            if not _python("invoke", *words):
+                raise ChecksFailedError(f"the wheels of {platform} were not built", fix="see above")
+        script = ROOT / "csrc/tools/wheel_ptx.py"
+        tools = ("--nvcc", cuda / "nvcc", "--cuobjdump", cuda / "cuobjdump")
+        wheels = sorted(Path(dist).glob("*.whl"))
+        argv = (sys.executable, script, "--out", out, *tools, *wheels)
+        if not proc.run(argv, cwd=ROOT, capture=False).ok:
+            raise ChecksFailedError("no libraries were made of the wheels", fix="see above")
+
+
 ns = namespace()
 ns.add_task(lint)
 ns.add_task(test)
+ns.add_task(ptx)

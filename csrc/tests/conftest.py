@@ -3,6 +3,7 @@
     pip install --no-build-isolation ./csrc && pytest csrc/tests
 
 tests the CPU and every CUDA device in sight. JETOPS_REQUIRE_CUDA=1 makes it an error if none is.
+JETOPS_WHEEL_PTX names the folder whose libraries test_wheel_ptx.py runs.
 """
 
 import os
@@ -34,7 +35,11 @@ def pytest_report_header(config):
         f"{name} ({torch.cuda.get_device_name(name)})" if name != "cpu" else name
         for name in tested_devices()
     ]
-    return f"jetops {jetops.__version__}, torch {torch.__version__}, devices: {', '.join(names)}"
+    wheels = os.environ.get("JETOPS_WHEEL_PTX") or "not run, JETOPS_WHEEL_PTX is not set"
+    return [
+        f"jetops {jetops.__version__}, torch {torch.__version__}, devices: {', '.join(names)}",
+        f"PTX of wheels: {wheels}",
+    ]
 
 
 def pytest_generate_tests(metafunc):
