@@ -36,18 +36,18 @@ constexpr int kThreads = kWarps * kLanes;
 constexpr int kMaxTiles = JETOPS_NMS_MAX_BOXES / kLanes;
 constexpr int kSlice = 8192;     // scores, or keys, in shared memory at a time
 constexpr int kBoxesABlock = 8;  // fewer are not worth another block
-// Loads of attn_map that a lane has on their way. On sm_53 and sm_62 a thread has 64 registers here.
+// Loads that a thread has on their way: of attn_map and of `overlaps`. On sm_53 and sm_62 it has 64
+// registers.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 700
-constexpr int kBatch = 4;
+constexpr int kBatch = 4, kAhead = 8;
 #else
-constexpr int kBatch = 16;
+constexpr int kBatch = 16, kAhead = 16;
 #endif
 constexpr int kBatchColumns = kBatch * jetops::kPartials;
 constexpr int kScoreStep = 2048;  // scores are staged in whole steps, so that every batch finds its own
 constexpr int kAtOnce = 4;  // tiles that a warp looks at between two branches
 constexpr int kLookStep = kAtOnce * kWarps;
 constexpr int kMaxSteps = kMaxTiles / kLookStep + 1;
-constexpr int kAhead = 8;  // words of `overlaps` that a thread has on their way
 constexpr size_t kAlignment = 256;
 constexpr size_t kUsualSharedBytes = 48 * 1024;  // more is to be asked for
 
@@ -427,32 +427,17 @@ __device__ __forceinline__ uint32_t key_of(float score) {
   return jetops::rank_bits(score, __float_as_uint(score));
 }
 
-// Keeps of some words, each of a tile, those boxes that come before box i: they have a smaller key,
-// or the same and a smaller index. No key is the largest number, so adding 1 is safe. `keys` and
-// `first` are of the first tile; the next tiles are kWarps apart.
-__device__ __forceinline__ void keep_those_above(Word words[kAhead], const uint32_t* keys, int first,
-                                                 int i, uint32_t key) {
-  Word above[kAhead];
-  Word any = 0;
-#pragma unroll
-  for (int k = 0; k < kAhead; ++k) {
-    above[k] = 0;
-    any |= words[k];
+// Those boxes of a tile's word that come before box i: they have a smaller key, or the same and a
+// smaller index. No key is the largest number, so adding 1 is safe. `keys` and `first` are of the tile.
+__device__ __forceinline__ Word those_above(Word word, const uint32_t* keys, int first, int i,
+                                            uint32_t key) {
+  Word above = 0;
+  while (word != 0) {
+    const int bit = __ffs((int)word) - 1;
+    word &= word - 1;
+    if (keys[bit] < key + (first + bit < i ? 1u : 0u)) above |= 1u << bit;
   }
-  while (any != 0) {  // a box of each word at a time, so that one does not wait for the other
-    any = 0;
-#pragma unroll
-    for (int k = 0; k < kAhead; ++k) {
-      const int bit = __ffs((int)words[k]) - 1;
-      if (bit < 0) continue;
-      const int box = k * kWarps * kLanes + bit;
-      if (keys[box] < key + (first + box < i ? 1u : 0u)) above[k] |= 1u << bit;
-      words[k] &= words[k] - 1;
-      any |= words[k];
-    }
-  }
-#pragma unroll
-  for (int k = 0; k < kAhead; ++k) words[k] = above[k];
+  return above;
 }
 
 // The tiles that a block decides.
@@ -548,20 +533,19 @@ __device__ __forceinline__ void strike_slice(const Problem& p, const Owned& owne
   __syncthreads();
   find_eligible(p, owned, start, keys, shared);
   while (next.own < owned.count) {
-    Step step = next;
+    const Step step = next;
     next.advance(first, end);
     next.load(p, owned);
     const int i = owned.box(step.own);
     uint32_t key = 0;  // ranks above all, and has nothing above it
     if (i < p.n && i / kSlice == start / kSlice) key = keys[i - start];
     if (i < p.n && i / kSlice != start / kSlice) key = key_of(__ldcg(p.weighted + i));
-    const int box = step.tile * kLanes;
-    keep_those_above(step.words, keys + (box - start), box, i, key);
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) {
       const int tile = step.tile + k * kWarps;
       if (tile >= end) break;
-      Word above = step.words[k];
+      const int box = tile * kLanes;
+      Word above = those_above(step.words[k], keys + (box - start), box, i, key);
       if (tile == owned.first + step.own) {
         *words.of(p.places - 1, step.own) = above;
         above = 0;

@@ -97,6 +97,7 @@ struct Threshold {
   double middle;
   float value, half_step;  // their sum is the middle, too, unless they are tiny
   uint32_t middle_rounds_up;  // 0 or 1
+  float below;  // what the excess over the middle has to be above: 0, or the number before it
 };
 
 inline Threshold make_threshold(float value) {
@@ -108,6 +109,7 @@ inline Threshold make_threshold(float value) {
   threshold.value = value;
   threshold.half_step = static_cast<float>(half_step);
   threshold.middle_rounds_up = bits & 1u;
+  threshold.below = threshold.middle_rounds_up != 0 ? nextafterf(0.0f, -1.0f) : 0.0f;
   return threshold;
 }
 
@@ -136,8 +138,8 @@ JETOPS_HD bool iou_exceeds(const Box& a, const Box& b, const Threshold& threshol
 
 #if defined(__CUDACC__)
 // The same in fp32, for GPUs whose fp64 is slow. Close to the threshold the difference `rest` has 24
-// bits and comes out whole, and so does the product, by a power of two: unless they are too small for
-// that, which kSmallestArea and kSmallestThreshold keep away.
+// bits and comes out whole, and the sign of the excess is right because it is rounded once: unless they
+// are too small for fp32, which kSmallestArea and kSmallestThreshold keep away.
 constexpr float kSmallestArea = 8.6736174e-19f;       // 2^-60
 constexpr float kSmallestThreshold = 9.0949470e-13f;  // 2^-40
 
@@ -145,9 +147,7 @@ __device__ __forceinline__ bool iou_exceeds_in_range(const Box& a, const Box& b,
                                                      const Threshold& threshold) {
   const Overlap overlap = overlap_of(a, b);
   const float rest = fmaf(-overlap.both, threshold.value, overlap.common);
-  const uint32_t limit = __float_as_uint(mul(overlap.both, threshold.half_step));
-  // Above the number before the limit is at the limit or above.
-  return rest > __uint_as_float(limit - threshold.middle_rounds_up);
+  return fmaf(-overlap.both, threshold.half_step, rest) > threshold.below;
 }
 #endif
 
