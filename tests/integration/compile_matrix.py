@@ -76,14 +76,15 @@ class Compiled:
         """The release's line of the page."""
         platform = self.toolchain.platform
         arch = self.release.target.partition("-")[0].removeprefix("sm")
-        good = len([text for text in self.said.values() if not text])
+        sources = [name for name in self.said if name not in LIBRARIES]
+        good = [name for name in sources if not self.said[name]]
         cells = (
             platform.torch.version,
             f"C++{self.standard}",
             f"GCC {self.compiler}",
             platform.python.version,
             f"{self.toolchain.cuda_version}, sm_{arch}",
-            f"{good} of {len(self.said)}",
+            f"{len(good)} of {len(sources)}",
             f"{len(self.libraries)} of {len(LIBRARIES)}",
         )
         return "| " + " | ".join(cells) + " |"
