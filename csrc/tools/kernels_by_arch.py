@@ -180,7 +180,7 @@ def short_name(demangled: str) -> Name:
     opening = _outside(text, "<", len(text))
     kernel = re.split(r"[\s:]", text[:opening].strip())[-1]
     arguments = text[opening + 1 : -1].strip() if text.endswith(">") else ""
-    return Name(kernel, re.sub(r"\b(?:\w+::)+", "", arguments))
+    return Name(kernel, re.sub(r"\b(?:\w+::)+", "", arguments).replace("> >", ">>"))
 
 
 def _outside(text: str, letter: str, default: int) -> int:
