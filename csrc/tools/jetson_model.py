@@ -103,11 +103,11 @@ class Bench:
         return row
 
     def copy_rate(self, contender: str) -> float:
-        """GB/s of the copy that moved most, reading and writing counted."""
+        """GB/s of the fastest copy of those that moved most, reading and writing counted."""
         copies = [row for row in self.rows.values() if row.contender == contender and row.us > 0]
         if not copies or not max(row.bytes or 0 for row in copies):
             raise ModelError(f"the benchmark has no timed row of a {contender}")
-        largest = max(copies, key=lambda row: row.bytes or 0)
+        largest = max(copies, key=lambda row: (row.bytes or 0, -row.us))
         return (largest.bytes or 0) / largest.us / 1e3
 
 

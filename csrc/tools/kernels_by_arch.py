@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, Sequence
 
 CSRC = Path(__file__).resolve().parents[1]
-FLAGS = ("-std=c++14", *runpy.run_path(str(CSRC / "jetops/_sources.py"))["NVCC_FLAGS"])
+FLAGS = tuple(runpy.run_path(str(CSRC / "jetops/_sources.py"))["NVCC_FLAGS"])
 # Every arch by the CUDA that its boards have, or the nearest that jetship has in the open.
 OF_JETSHIP = (
     ("sm62-debian-12", ("5.3", "6.2", "7.2", "8.7")),
@@ -33,6 +33,11 @@ class Toolkit(NamedTuple):
     version: str
     compiler: Path | None
     archs: tuple[str, ...]
+
+    @property
+    def standard(self) -> str:
+        """The oldest C++ of any torch with it; CUDA 13's own headers take no older one."""
+        return "c++14" if int(self.version.partition(".")[0]) < 13 else "c++17"
 
 
 class Code(NamedTuple):
@@ -115,7 +120,7 @@ def _version_of(nvcc: Path) -> str:
 
 
 def compile_kernels(toolkits: Sequence[Toolkit], folder: Path, jobs: int = 2) -> list[Code]:
-    """Compile every kernels/*.cu for every arch, with setup.py's flags and the oldest C++.
+    """Compile every kernels/*.cu for every arch, with setup.py's flags.
 
     Raises:
         CompileError: one does not compile; has what nvcc said.
@@ -131,7 +136,16 @@ def _compile(toolkit: Toolkit, arch: str, source: Path, folder: Path) -> Code:
     cubin = folder / f"{source.stem}.sm_{number}.cuda{toolkit.version}.cubin"
     host = ["-ccbin", toolkit.compiler] if toolkit.compiler else []
     code = f"arch=compute_{number},code=sm_{number}"
-    words = [toolkit.nvcc, *host, *FLAGS, "-gencode", code, "-Xptxas", "-v"]
+    words = [
+        toolkit.nvcc,
+        *host,
+        f"-std={toolkit.standard}",
+        *FLAGS,
+        "-gencode",
+        code,
+        "-Xptxas",
+        "-v",
+    ]
     done = _run([*words, f"-I{source.parent}", "-cubin", "-o", cubin, source])
     if done.returncode != 0:
         raise CompileError(f"nvcc {toolkit.version}: {source.name} for {arch}:\n{done.stdout}")

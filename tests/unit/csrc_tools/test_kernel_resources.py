@@ -3,7 +3,14 @@ from pathlib import Path
 
 import pytest
 from kernel_resources import Resources, page, read_ptxas, spilling
-from kernels_by_arch import Code, CompileError, add_arguments, short_name, toolkits_of
+from kernels_by_arch import (
+    Code,
+    CompileError,
+    Toolkit,
+    add_arguments,
+    short_name,
+    toolkits_of,
+)
 
 # Of nvcc 11.8 for 6.2 (`_Z4scanPf` calls a function), and of nvcc 13.0 for 9.0.
 OLD = """\
@@ -118,3 +125,10 @@ def test_an_nvcc_without_archs_is_told(words):
     add_arguments(parser)
     with pytest.raises(CompileError, match="write PATH=ARCHS"):
         toolkits_of(parser.parse_args(["--nvcc", words]))
+
+
+@pytest.mark.parametrize(
+    ("version", "standard"), [("10.2", "c++14"), ("11.8", "c++14"), ("13.0", "c++17")]
+)
+def test_the_standard_is_the_oldest_that_the_toolkits_headers_take(version, standard):
+    assert Toolkit(Path(), version, None, ()).standard == standard
