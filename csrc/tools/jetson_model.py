@@ -273,7 +273,9 @@ not counted. A real board is likely slower; what limits it, and by how much, is 
 
 NOTES = """\
 \\* bound by something else than on the {reference}, so that its efficiency is that of another limit.
-*Order* is the part of the NMS that decides about one box after another; its clocks were measured.
+*Order* is what the NMS does besides: it decides about boxes that depend on each other, and blocks wait
+for each other. Its clocks were measured and are taken to be the same on every GPU, which is too kind
+to those of few processors.
 """
 
 
