@@ -36,13 +36,13 @@ constexpr int kThreads = kWarps * kLanes;
 constexpr int kMaxTiles = JETOPS_NMS_MAX_BOXES / kLanes;
 constexpr int kSlice = 8192;     // scores, or keys, in shared memory at a time
 constexpr int kBoxesABlock = 8;  // fewer are not worth another block
-// Loads that a thread has on their way: of attn_map and of `overlaps`. On sm_53 and sm_62 it has 64
-// registers.
+// Loads of attn_map that a lane has on their way. On sm_53 and sm_62 a thread has 64 registers here.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 700
-constexpr int kBatch = 4, kAhead = 8;
+constexpr int kBatch = 4;
 #else
-constexpr int kBatch = 16, kAhead = 16;
+constexpr int kBatch = 16;
 #endif
+constexpr int kAhead = 8;  // words of `overlaps` that a thread has on their way
 constexpr int kBatchColumns = kBatch * jetops::kPartials;
 constexpr int kScoreStep = 2048;  // scores are staged in whole steps, so that every batch finds its own
 constexpr int kAtOnce = 4;  // tiles that a warp looks at between two branches
@@ -52,6 +52,7 @@ constexpr size_t kAlignment = 256;
 constexpr size_t kUsualSharedBytes = 48 * 1024;  // more is to be asked for
 
 static_assert(kMaxSteps <= 31 && kMaxTiles <= kThreads, "a thread looks after the state of a tile");
+static_assert(kSlice % kThreads == 0, "every score is staged by a thread");
 static_assert(kSlice % kScoreStep == 0 && kScoreStep % kBatchColumns == 0,
               "the scores of a batch are in one place");
 
