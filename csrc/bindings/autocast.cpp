@@ -45,16 +45,14 @@ std::tuple<at::Tensor, at::Tensor> fused_attn_nms_scored(const at::Tensor& boxes
   return jetops::call_fused_attn_nms_scored(in.boxes, in.scores, in.attn_map, iou_threshold);
 }
 
+void implement(torch::Library& m) {
+  JETOPS_IMPLEMENT(m, bias_gelu_dropout)
+  JETOPS_IMPLEMENT(m, fused_attn_nms)
+  JETOPS_IMPLEMENT(m, fused_attn_nms_scored)
+}
+
 }  // namespace
 
-JETOPS_LIBRARY_IMPL(JETOPS_NAMESPACE, AutocastCUDA, m) {
-  m.impl("bias_gelu_dropout", TORCH_FN(bias_gelu_dropout));
-  m.impl("fused_attn_nms", TORCH_FN(fused_attn_nms));
-  m.impl("fused_attn_nms_scored", TORCH_FN(fused_attn_nms_scored));
-}
+JETOPS_LIBRARY_IMPL(JETOPS_NAMESPACE, AutocastCUDA, m) { implement(m); }
 
-JETOPS_LIBRARY_IMPL(JETOPS_NAMESPACE, AutocastCPU, m) {
-  m.impl("bias_gelu_dropout", TORCH_FN(bias_gelu_dropout));
-  m.impl("fused_attn_nms", TORCH_FN(fused_attn_nms));
-  m.impl("fused_attn_nms_scored", TORCH_FN(fused_attn_nms_scored));
-}
+JETOPS_LIBRARY_IMPL(JETOPS_NAMESPACE, AutocastCPU, m) { implement(m); }

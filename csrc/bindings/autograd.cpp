@@ -11,11 +11,22 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+bool wants_gradient(const at::Tensor& t) {
+  return c10::GradMode::is_enabled() && t.requires_grad();
+}
+
 void refuse_gradient(const char* op, const char* name, const at::Tensor& t) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!wants_gradient(t), "jetops::", op, " has no backward, but ", name,
+                              " requires grad; call it under torch.no_grad(), or on ", name,
+                              ".detach().");
+}
+
+// Autograd calls a backward with grad mode on where the caller asked for a graph of the gradient.
+void refuse_second_gradient(const char* op, const char* name, const at::Tensor& t) {
   TORCH_CHECK_NOT_IMPLEMENTED(
-      !(c10::GradMode::is_enabled() && t.requires_grad()), "jetops::", op,
-      " has no backward, but ", name,
-      " requires grad; call it under torch.no_grad(), or on ", name, ".detach().");
+      !wants_gradient(t), "jetops::", op, " has no backward, but ", name,
+      " requires grad: jetops has no second gradients. Leave create_graph=True out, or take torch's "
+      "own operators where a gradient of a gradient is needed.");
 }
 
 class Gelu : public torch::autograd::Function<Gelu> {
@@ -63,8 +74,8 @@ at::Tensor gelu(const at::Tensor& x, std::string approximate) {
 }
 
 at::Tensor gelu_backward(const at::Tensor& grad_y, const at::Tensor& x, std::string approximate) {
-  refuse_gradient("gelu_backward", "grad_y", grad_y);
-  refuse_gradient("gelu_backward", "x", x);
+  refuse_second_gradient("gelu_backward", "grad_y", grad_y);
+  refuse_second_gradient("gelu_backward", "x", x);
   at::AutoDispatchBelowADInplaceOrView below;
   return jetops::call_gelu_backward(grad_y, x, approximate);
 }
@@ -77,9 +88,9 @@ at::Tensor bias_gelu_dropout(const at::Tensor& x, const at::Tensor& bias, const 
 std::tuple<at::Tensor, at::Tensor> bias_gelu_dropout_backward(
     const at::Tensor& grad_y, const at::Tensor& x, const at::Tensor& bias, const at::Tensor& seed,
     double p, std::string approximate) {
-  refuse_gradient("bias_gelu_dropout_backward", "grad_y", grad_y);
-  refuse_gradient("bias_gelu_dropout_backward", "x", x);
-  refuse_gradient("bias_gelu_dropout_backward", "bias", bias);
+  refuse_second_gradient("bias_gelu_dropout_backward", "grad_y", grad_y);
+  refuse_second_gradient("bias_gelu_dropout_backward", "x", x);
+  refuse_second_gradient("bias_gelu_dropout_backward", "bias", bias);
   at::AutoDispatchBelowADInplaceOrView below;
   return jetops::call_bias_gelu_dropout_backward(grad_y, x, bias, seed, p, approximate);
 }
@@ -105,11 +116,4 @@ std::tuple<at::Tensor, at::Tensor> fused_attn_nms_scored(const at::Tensor& boxes
 
 }  // namespace
 
-JETOPS_LIBRARY_IMPL(JETOPS_NAMESPACE, Autograd, m) {
-  m.impl("gelu", TORCH_FN(gelu));
-  m.impl("gelu_backward", TORCH_FN(gelu_backward));
-  m.impl("bias_gelu_dropout", TORCH_FN(bias_gelu_dropout));
-  m.impl("bias_gelu_dropout_backward", TORCH_FN(bias_gelu_dropout_backward));
-  m.impl("fused_attn_nms", TORCH_FN(fused_attn_nms));
-  m.impl("fused_attn_nms_scored", TORCH_FN(fused_attn_nms_scored));
-}
+JETOPS_LIBRARY_IMPL(JETOPS_NAMESPACE, Autograd, m) { JETOPS_OPERATORS(JETOPS_IMPLEMENT, m) }

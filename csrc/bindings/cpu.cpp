@@ -83,11 +83,4 @@ std::tuple<at::Tensor, at::Tensor> fused_attn_nms_scored(const at::Tensor& boxes
 
 }  // namespace
 
-JETOPS_LIBRARY_IMPL(JETOPS_NAMESPACE, CPU, m) {
-  m.impl("gelu", TORCH_FN(gelu));
-  m.impl("gelu_backward", TORCH_FN(gelu_backward));
-  m.impl("bias_gelu_dropout", TORCH_FN(bias_gelu_dropout));
-  m.impl("bias_gelu_dropout_backward", TORCH_FN(bias_gelu_dropout_backward));
-  m.impl("fused_attn_nms", TORCH_FN(fused_attn_nms));
-  m.impl("fused_attn_nms_scored", TORCH_FN(fused_attn_nms_scored));
-}
+JETOPS_LIBRARY_IMPL(JETOPS_NAMESPACE, CPU, m) { JETOPS_OPERATORS(JETOPS_IMPLEMENT, m) }

@@ -1,5 +1,5 @@
-// The namespace that the operators are registered in: jetops, or another one for a second copy in
-// the same process, which jetops.jit_load() makes.
+// The operators' names, and the namespace that they are registered in: jetops, or another one for a
+// second copy in the same process, which jetops.jit_load() makes.
 #pragma once
 
 #include <torch/library.h>
@@ -14,3 +14,16 @@
 #define JETOPS_TEXT_OF(name) #name
 #define JETOPS_TEXT(name) JETOPS_TEXT_OF(name)
 #define JETOPS_QUALIFIED(op) JETOPS_TEXT(JETOPS_NAMESPACE) "::" op
+
+// All operators, for what each backend has to do with every one of them. Their schemas are in
+// schema.cpp.
+#define JETOPS_OPERATORS(DO, m)        \
+  DO(m, gelu)                          \
+  DO(m, gelu_backward)                 \
+  DO(m, bias_gelu_dropout)             \
+  DO(m, bias_gelu_dropout_backward)    \
+  DO(m, fused_attn_nms)                \
+  DO(m, fused_attn_nms_scored)
+
+// Registers the function of an operator's name that is in sight.
+#define JETOPS_IMPLEMENT(m, op) m.impl(#op, TORCH_FN(op));

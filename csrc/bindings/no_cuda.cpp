@@ -14,10 +14,6 @@ void refuse(const c10::OperatorHandle& op, torch::jit::Stack*) {
 
 }  // namespace
 
-JETOPS_LIBRARY_IMPL(JETOPS_NAMESPACE, CUDA, m) {
-  for (const char* name : {"gelu", "gelu_backward", "bias_gelu_dropout",
-                           "bias_gelu_dropout_backward", "fused_attn_nms",
-                           "fused_attn_nms_scored"}) {
-    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse>());
-  }
-}
+#define JETOPS_REFUSE(m, op) m.impl(#op, torch::CppFunction::makeFromBoxedFunction<&refuse>());
+
+JETOPS_LIBRARY_IMPL(JETOPS_NAMESPACE, CUDA, m) { JETOPS_OPERATORS(JETOPS_REFUSE, m) }

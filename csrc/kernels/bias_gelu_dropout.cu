@@ -3,7 +3,8 @@
 // A thread stays in its columns, reads the bias once and takes rows at a distance; in the backward it
 // adds up the bias gradient in registers. Blocks that run at a time work on neighbouring rows, since
 // memory is faster then. The mask is not stored; dropout_math.h makes it again from the seed. Blocks
-// are as wide as a row of x needs, up to their number of threads, and else higher, so that narrow matrices fill them too.
+// are as wide as a row of x needs, up to their number of threads, and else higher, so that narrow
+// matrices fill them too.
 //
 // The bias gradient is summed in fp32 in an order that depends on the sizes and the GPU's number of
 // processors alone: the rows of a thread, then the rows of a block, then the blocks.
@@ -242,6 +243,19 @@ __global__ void __launch_bounds__(kSumColumns * kSumGroups)
 
 // ---------------------------------------------------------------- launch
 
+// What the forward and the backward have in common; the dtype settles the dropout.
+Problem problem_of(const void* x, const void* bias, void* out, int64_t rows, int64_t columns,
+                   const int64_t* seed) {
+  Problem p = {};
+  p.x = x;
+  p.bias = bias;
+  p.out = out;
+  p.rows = rows;
+  p.columns = columns;
+  p.seed = seed;
+  return p;
+}
+
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct Shape {
@@ -355,13 +369,7 @@ extern "C" cudaError_t jetops_bias_gelu_dropout_cuda(const void* x, const void* 
                                                      int64_t rows, int64_t columns, int dtype,
                                                      int form, double probability,
                                                      const int64_t* seed, cudaStream_t stream) {
-  Problem p = {};
-  p.x = x;
-  p.bias = bias;
-  p.out = y;
-  p.rows = rows;
-  p.columns = columns;
-  p.seed = seed;
+  const Problem p = problem_of(x, bias, y, rows, columns, seed);
   return launch(p, nullptr, dtype, form, probability, stream);
 }
 
@@ -386,14 +394,8 @@ extern "C" cudaError_t jetops_bias_gelu_dropout_backward_cuda(
     int64_t rows, int64_t columns, int dtype, int form, double probability, const int64_t* seed,
     void* workspace, cudaStream_t stream) {
   if (grad_y == nullptr && rows > 0 && columns > 0) return cudaErrorInvalidValue;
-  Problem p = {};
-  p.x = x;
-  p.bias = bias;
+  Problem p = problem_of(x, bias, grad_x, rows, columns, seed);
   p.gradient = grad_y;
-  p.out = grad_x;
-  p.rows = rows;
-  p.columns = columns;
-  p.seed = seed;
   p.partial_sums = static_cast<float*>(workspace);
   if (rows == 0) {
     const size_t size = dtype == JETOPS_FLOAT32 ? sizeof(float) : sizeof(uint16_t);
