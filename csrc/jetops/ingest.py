@@ -6,8 +6,11 @@ copy on the GPU, and a buffer is not written again before its last reader is don
 thread never waits for the GPU here.
 """
 
+import atexit
+import inspect
 import threading
 import time
+import weakref
 from collections import deque
 from typing import Any, Callable, Iterable, Union
 
@@ -42,33 +45,138 @@ class Frame:
 class _Slot:
     """A host buffer, its copy on the device, and the events that say who is done with which."""
 
-    def __init__(self, like, device):
-        # type: (Tensor, torch.device) -> None
-        self.on_gpu = device.type == "cuda"
-        self.host = torch.empty(like.shape, dtype=like.dtype, pin_memory=self.on_gpu)
-        if self.on_gpu:
-            self.device = torch.empty(like.shape, dtype=like.dtype, device=device)
-            self.copied = torch.cuda.Event()  # the device buffer is filled, the host buffer free
-            self.computed = torch.cuda.Event()  # the device buffer is free
-        else:
-            self.device = self.host
+    def __init__(self, like, stream):
+        # type: (Tensor, Optional[torch.cuda.Stream]) -> None
+        self.stream = stream
+        if stream is None:
+            self.host = self.device = torch.empty(like.shape, dtype=like.dtype)
+            return
+        # Allocated on the stream that writes to it first: memory of another stream may have just
+        # been given back there, with work on it still queued.
+        with torch.cuda.stream(stream):
+            self.host = torch.empty(like.shape, dtype=like.dtype, pin_memory=True)
+            self.device = torch.empty(like.shape, dtype=like.dtype, device=stream.device)
+        # The device buffer is filled, the host buffer free. The worker sleeps until then: a loop that
+        # keeps the GPU busy would have it spin all the time otherwise.
+        self.copied = torch.cuda.Event(blocking=True)
+        self.computed = torch.cuda.Event()  # the device buffer is free
         self.used = False
 
-    def fill(self, frame, stream):
-        # type: (Tensor, Optional[torch.cuda.Stream]) -> None
+    def fill(self, frame):
+        # type: (Tensor) -> None
         """Take ``frame``. Called by the worker; waits for the host buffer, not for the computation."""
-        if stream is None:
+        if self.stream is None:
             self.host.copy_(frame)
             return
         if self.used:
             self.copied.synchronize()
         self.host.copy_(frame)
-        with torch.cuda.stream(stream):
+        with torch.cuda.stream(self.stream):
             if self.used:
-                stream.wait_event(self.computed)
+                self.stream.wait_event(self.computed)
             self.device.copy_(self.host, non_blocking=True)
-            self.copied.record(stream)
+            self.copied.record(self.stream)
         self.used = True
+
+    def hand_over(self):
+        # type: () -> Tensor
+        """The device buffer, for work that the caller's current stream is given from now on."""
+        if self.stream is not None:
+            consumer = torch.cuda.current_stream(self.stream.device)
+            consumer.wait_event(self.copied)
+            # Whoever drops the tensor last, its memory stays until that work is done.
+            self.device.record_stream(consumer)
+        return self.device
+
+    def take_back(self):
+        # type: () -> None
+        if self.stream is not None:
+            self.computed.record(torch.cuda.current_stream(self.stream.device))
+
+
+class _Worker:
+    """The thread that reads, and what it shares with the consumer.
+
+    It does not know the FrameIngest, so that one which was dropped without close() is collected.
+    """
+
+    def __init__(self, source, stream, depth):
+        # type: (Source, Optional[torch.cuda.Stream], int) -> None
+        self._read, self._end_source = _opened(source)
+        self._stream = stream
+        self._depth = depth
+        self.changed = threading.Condition()
+        self.free = deque()  # type: deque
+        self.ready = deque()  # type: deque
+        self.ended = False  # the worker delivers no more
+        self.stopping = False  # the consumer wants no more
+        self.error = None  # type: Optional[BaseException]
+        self.error_of_closing = None  # type: Optional[BaseException]
+        self.thread = threading.Thread(target=self._work, name="jetops-ingest", daemon=True)
+        self.thread.start()
+
+        _workers.add(self)
+
+    def stop(self):
+        # type: () -> None
+        with self.changed:
+            self.stopping = True
+            self.changed.notify_all()
+
+    def _work(self):
+        # type: () -> None
+        try:
+            self._deliver_all()
+        except BaseException as exc:  # noqa: BLE001  the consumer raises it
+            self.error = exc
+        try:
+            self._end_source()
+        except BaseException as exc:  # noqa: BLE001  close() raises it
+            self.error_of_closing = exc
+        with self.changed:
+            self.ended = True
+            self.changed.notify_all()
+
+    def _deliver_all(self):
+        # type: () -> None
+        index = made = 0
+        like = None  # type: Optional[Tensor]
+        while True:
+            with self.changed:
+                while not self.free and made == self._depth and not self.stopping:
+                    self.changed.wait()
+                if self.stopping:
+                    return
+                slot = self.free.popleft() if self.free else None
+            frame = self._read()
+            read_at = time.monotonic()
+            if frame is None:
+                return
+            frame = torch.as_tensor(frame)
+            _check(frame, index, like)
+            if slot is None:
+                slot = _Slot(frame, self._stream)
+                made += 1
+            like = slot.host
+            slot.fill(frame)
+            with self.changed:
+                self.ready.append((slot, index, read_at))
+                self.changed.notify_all()
+            index += 1
+
+
+_workers = weakref.WeakSet()  # type: weakref.WeakSet
+SECONDS_TO_END = 5.0
+
+
+@atexit.register
+def _end_workers():
+    # type: () -> None
+    """A thread that is inside torch when the interpreter goes away takes the process with it."""
+    for worker in list(_workers):
+        worker.stop()
+    for worker in list(_workers):
+        worker.thread.join(SECONDS_TO_END)
 
 
 class FrameIngest:
@@ -82,41 +190,34 @@ class FrameIngest:
     the consumer has included; when all are taken, the worker waits, and a camera that goes on meanwhile
     drops frames as it would without this class.
 
+    The work on a frame belongs on the stream that is current when it is taken and still is when the
+    next one is taken; work on other streams has to be joined to that one.
+
     Args:
         source: an iterable of frames, or a function that returns one at each call and None after
             the last. A frame is a tensor on the CPU, or what torch.as_tensor takes without a copy,
-            such as an array of NumPy. The source is called by the worker thread alone.
+            such as an array of NumPy. The source is called by the worker thread alone, which also
+            closes a generator that is left early.
         device: where the frames go. On the CPU they are copied in the worker thread, without
             streams.
         depth: buffers, at least 2; memory for so many frames is taken on host and device each.
 
     Raises, from the iterator, whatever the source raised, in the consumer's thread and after the
-    frames that were read before it; IngestError for a frame of another shape or dtype.
+    frames that were read before it; IngestError for a frame of another shape or dtype, or one that
+    is not on the CPU.
     """
 
     def __init__(self, source, device="cuda", depth=2):
         # type: (Source, Union[str, torch.device], int) -> None
         if depth < 2:
             raise ValueError(f"depth must be at least 2, one to fill and one to use, got {depth}")
-        self._read = source if callable(source) else _reader(source)
-        self._device = torch.device(device)
-        self._depth = depth
-        self._stream = None  # type: Optional[torch.cuda.Stream]
-        if self._device.type == "cuda":
-            if self._device.index is None:
-                self._device = torch.device("cuda", torch.cuda.current_device())
-            self._stream = torch.cuda.Stream(self._device)
-        self._changed = threading.Condition()
-        self._free = deque()  # type: deque
-        self._ready = deque()  # type: deque
-        self._ended = False  # the worker delivers no more
-        self._stopping = False  # the consumer wants no more
-        self._error = None  # type: Optional[BaseException]
+        device = torch.device(device)
+        if device.type not in ("cpu", "cuda"):
+            raise ValueError(f"device must be a CPU or CUDA device, got {device}")
+        stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._held = None  # type: Optional[_Slot]
-        self._worker = threading.Thread(target=self._work, name="jetops-ingest", daemon=True)
-        self._worker.start()
-
-    # -------------------------------------------------------------- the consumer's side
+        self._worker = _Worker(source, stream, depth)
+        weakref.finalize(self, self._worker.stop).atexit = False  # see _end_workers
 
     def __enter__(self):
         # type: () -> FrameIngest
@@ -133,101 +234,78 @@ class FrameIngest:
     def __next__(self):
         # type: () -> Frame
         self._release()
-        with self._changed:
-            if self._stopping:
+        worker = self._worker
+        with worker.changed:
+            if worker.stopping:
                 raise IngestError("this FrameIngest is closed; make a new one for the source")
-            while not self._ready and not self._ended:
-                self._changed.wait()
-            if not self._ready:
-                if self._error is not None:
-                    error, self._error = self._error, None
+            while not worker.ready and not worker.ended:
+                worker.changed.wait()
+            if not worker.ready:
+                if worker.error is not None:
+                    error, worker.error = worker.error, None
                     raise error
                 raise StopIteration
-            slot, index, read_at = self._ready.popleft()
+            slot, index, read_at = worker.ready.popleft()
         self._held = slot
-        if self._stream is not None:
-            torch.cuda.current_stream(self._device).wait_event(slot.copied)
-        return Frame(slot.device, index, read_at)
+        return Frame(slot.hand_over(), index, read_at)
 
     def close(self):
         # type: () -> None
         """Stop reading, and wait until the worker has ended. Safe to call again.
 
-        The worker finishes the read that it is in; a source that never returns is never left.
+        The worker finishes the read that it is in; a source that never returns is never left. Frames
+        that were read ahead are dropped, and with them an error that came after them.
+
+        Raises what a generator raised when it was closed.
         """
         self._release()
-        with self._changed:
-            self._stopping = True
-            self._changed.notify_all()
-        if threading.current_thread() is not self._worker:
-            self._worker.join()
-        if self._stream is not None:
-            self._stream.synchronize()  # no copy may be under way into memory that is given back
-        self._free.clear()
-        self._ready.clear()
+        worker = self._worker
+        worker.stop()
+        if threading.current_thread() is not worker.thread:
+            worker.thread.join()
+        worker.free.clear()
+        worker.ready.clear()
+        if worker.error_of_closing is not None:
+            error, worker.error_of_closing = worker.error_of_closing, None
+            raise error
 
     def _release(self):
         # type: () -> None
         slot, self._held = self._held, None
         if slot is None:
             return
-        if self._stream is not None:
-            slot.computed.record(torch.cuda.current_stream(self._device))
-        with self._changed:
-            self._free.append(slot)
-            self._changed.notify_all()
+        slot.take_back()
+        with self._worker.changed:
+            self._worker.free.append(slot)
+            self._worker.changed.notify_all()
 
-    # -------------------------------------------------------------- the worker's side
 
-    def _work(self):
-        # type: () -> None
-        try:
-            self._deliver_all()
-        except BaseException as exc:  # noqa: BLE001  the consumer raises it
-            self._error = exc
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
+def _opened(source):
+    # type: (Source) -> tuple
+    """How to read a frame of ``source``, and how to end it early."""
+    if callable(source):
+        return source, _nothing
+    iterator = iter(source)
+    end = iterator.close if inspect.isgenerator(iterator) else _nothing
+    return (lambda: next(iterator, None)), end
 
-    def _deliver_all(self):
-        # type: () -> None
-        index = made = 0
-        like = None  # type: Optional[Tensor]
-        while True:
-            with self._changed:
-                while not self._free and made == self._depth and not self._stopping:
-                    self._changed.wait()
-                if self._stopping:
-                    return
-                slot = self._free.popleft() if self._free else None
-            frame = self._read()
-            read_at = time.monotonic()
-            if frame is None:
-                return
-            frame = torch.as_tensor(frame)
-            if slot is None:
-                slot = _Slot(frame, self._device)
-                made += 1
-            if like is None:
-                like = slot.host
-            if frame.shape != like.shape or frame.dtype != like.dtype:
-                raise IngestError(
-                    f"frame {index} is {_said(frame)}, but the first one was {_said(like)}; a source "
-                    "must keep to one shape and dtype"
-                )
-            slot.fill(frame, self._stream)
-            with self._changed:
-                self._ready.append((slot, index, read_at))
-                self._changed.notify_all()
-            index += 1
+
+def _nothing():
+    # type: () -> None
+    """What is left to do for a source that is no generator."""
+
+
+def _check(frame, index, like):
+    # type: (Tensor, int, Optional[Tensor]) -> None
+    if frame.device.type != "cpu":
+        raise IngestError(f"frame {index} is on {frame.device}; a source gives frames on the CPU")
+    if like is not None and (frame.shape != like.shape or frame.dtype != like.dtype):
+        raise IngestError(
+            f"frame {index} is {_said(frame)}, but the first one was {_said(like)}; a source must "
+            "keep to one shape and dtype"
+        )
 
 
 def _said(frame):
     # type: (Tensor) -> str
     return f"{frame.dtype} of sizes {list(frame.shape)}"
-
-
-def _reader(frames):
-    # type: (Iterable[Any]) -> Callable[[], Any]
-    iterator = iter(frames)
-    return lambda: next(iterator, None)

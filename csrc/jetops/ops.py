@@ -1,4 +1,11 @@
-"""The operators as typed Python functions. Scriptable, traceable, and visible to torch.compile."""
+"""The operators as typed Python functions. Scriptable, traceable, and visible to torch.compile.
+
+What holds for all: gradients come from autograd alone. A gradient of a gradient, forward mode and the
+transforms of torch.func that differentiate (grad, jvp, jacrev) are refused. torch.func.vmap works, as
+a loop over the batch. Under autocast, tensors of one call are brought to one dtype: bias to that of x,
+boxes to float32, scores and attn_map to float32 where they differ. Before torch 2.4 Inductor may hand
+strides of its own to an operator, which is refused; torch.compile(backend="aot_eager") does not.
+"""
 
 from typing import Optional, Tuple
 
@@ -14,7 +21,8 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     ``approximate="none"`` is x/2 * (1 + erf(x / sqrt 2)); ``"tanh"`` is
     x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))). Both are from Hendrycks and Gimpel, "Gaussian
     Error Linear Units" (arXiv 1606.08415), and are evaluated without cancellation on the negative
-    side. The limits hold: 0 at -inf, inf at inf; NaN stays NaN.
+    side. The limits hold: 0 at -inf, where torch.nn.functional.gelu gives NaN, and inf at inf; the
+    gradient is 0 at -inf and 1 at inf. NaN stays NaN in both.
 
     Args:
         x: any shape, contiguous, float32, float16 or bfloat16, on CPU or CUDA.
@@ -36,7 +44,8 @@ def new_seed(device: torch.device, generator: Optional[torch.Generator] = None) 
 
     They come from ``generator``, or from the default one of the device, so torch.manual_seed makes
     them repeat. Nothing is read back to the host; the call can be captured in a CUDA graph, and every
-    replay gives other numbers.
+    replay gives other numbers. A captured graph knows the default generator; another one has to be
+    made known to it by CUDAGraph.register_generator_state.
 
     Returns:
         int64 of sizes [2].
@@ -60,6 +69,10 @@ def bias_gelu_dropout(
     of 2^-16 for 16-bit dtypes and 2^-32 for float32, what is kept is scaled by the inverse of exactly
     the probability with which it is kept. What is dropped is 0, also where gelu is not finite.
 
+    torch.utils.checkpoint calls the forward again: with a ``seed`` that was made outside it drops the
+    same elements. With None it does so while preserve_rng_state is True, which is the default; with
+    False other elements would be dropped than in the forward, and the gradient would be wrong.
+
     Args:
         x: [..., C], contiguous, float32, float16 or bfloat16, on CPU or CUDA.
         bias: [C], of the dtype and device of ``x``.
@@ -78,6 +91,10 @@ def bias_gelu_dropout(
     It has gradients of x and bias, and no second ones. That of bias is summed in float32, in an
     order that is the same in every run.
     """
+    if not 0.0 <= p <= 1.0:  # also where it has no use, and before a random number is drawn
+        raise RuntimeError(
+            "jetops::bias_gelu_dropout: p must be a number within [0, 1], got " + str(p) + "."
+        )
     probability = p if training else 0.0
     if seed is None:
         # Where no random number is used, none is drawn: the default generator stays as it is.

@@ -1,5 +1,10 @@
 """FrameIngest: every frame once and whole, in order; bounded; errors and shutdown."""
 
+import gc
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -11,6 +16,14 @@ from jetops import FrameIngest, IngestError
 
 def numbered(count, shape=(4, 6)):
     return (torch.full(shape, index, dtype=torch.float32) for index in range(count))
+
+
+def endless():
+    return iter(lambda: torch.zeros(2), None)
+
+
+def workers():
+    return [thread for thread in threading.enumerate() if thread.name == "jetops-ingest"]
 
 
 def test_frames_come_in_order_and_whole(device):
@@ -100,46 +113,248 @@ def test_an_empty_source(device):
 
 
 def test_leaving_early_ends_the_worker(device):
-    before = threading.active_count()
-    with FrameIngest(iter(lambda: torch.zeros(2), None), device) as frames:
-        next(frames)
-    assert threading.active_count() == before
+    with FrameIngest(endless(), device) as frames:
+        for _ in frames:
+            break
+    assert workers() == []
     with pytest.raises(IngestError, match="closed"):
         next(frames)
     frames.close()
 
 
 def test_an_error_in_the_loop_closes_too(device):
-    before = threading.active_count()
     with pytest.raises(ZeroDivisionError), FrameIngest(numbered(5), device) as frames:
         for _ in frames:
             raise ZeroDivisionError
-    assert threading.active_count() == before
+    assert workers() == []
 
 
-def test_depth_is_checked():
-    with pytest.raises(ValueError, match="depth must be at least 2"):
-        FrameIngest([], "cpu", depth=1)
+def test_one_that_nobody_holds_any_more_ends_too(device):
+    for _ in FrameIngest(endless(), device):
+        break
+    gc.collect()
+    for worker in workers():
+        worker.join(10)
+    assert workers() == []
 
 
-def test_copies_wait_for_the_computation_on_the_gpu(cuda_device):
-    """The consumer queues slow work and takes the next frames at once, without waiting for it."""
+@pytest.mark.parametrize("taken", [0, 1, 3])
+def test_a_generator_that_is_left_early_is_closed_by_the_thread_that_ran_it(device, taken):
+    threads = []
+
+    def camera():
+        threads.append(threading.current_thread())
+        try:
+            while True:
+                yield torch.zeros(2)
+        finally:
+            threads.append(threading.current_thread())
+
+    with FrameIngest(camera(), device) as frames:
+        for _ in range(taken):
+            next(frames)
+        while not threads:
+            time.sleep(0.001)
+    assert len(threads) == 2
+    assert threads[0] is threads[1] is not threading.current_thread()
+
+
+def test_a_generator_is_closed_after_a_frame_that_does_not_fit(device):
+    ends = []
+
+    def camera():
+        try:
+            yield torch.zeros(2)
+            yield torch.zeros(3)
+        finally:
+            ends.append(True)
+
+    with FrameIngest(camera(), device) as frames, pytest.raises(IngestError):
+        list(frames)
+    assert ends == [True]
+
+
+def test_what_a_generator_raises_when_it_is_closed_comes_out_of_close(device):
+    def camera():
+        try:
+            while True:
+                yield torch.zeros(2)
+        finally:
+            raise OSError("the driver hangs")
+
+    frames = FrameIngest(camera(), device)
+    next(frames)
+    with pytest.raises(OSError, match="the driver hangs"):
+        frames.close()
+    frames.close()
+
+
+def test_an_error_behind_frames_that_nobody_took_is_dropped_with_them(device):
+    def broken():
+        yield torch.zeros(2)
+        raise OSError("camera unplugged")
+
+    with FrameIngest(broken(), device) as frames:
+        frames._worker.thread.join(10)
+    assert workers() == []
+
+
+def test_after_the_end_and_after_an_error_there_is_nothing_more(device):
+    def broken():
+        yield torch.zeros(2)
+        raise OSError
+
+    with FrameIngest(broken(), device) as frames:
+        next(frames)
+        with pytest.raises(OSError):
+            next(frames)
+        assert list(frames) == []
+    with FrameIngest(numbered(1), device) as frames:
+        assert len(list(frames)) == 1
+        assert list(frames) == []
+
+
+def test_ctrl_c_ends_the_wait_for_a_frame_and_the_worker(device):
+    def slow():
+        yield torch.zeros(2)
+        time.sleep(1.0)
+        yield torch.zeros(2)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    press = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    try:
+        with pytest.raises(KeyboardInterrupt), FrameIngest(slow(), device) as frames:
+            next(frames)
+            press.start()
+            started = time.monotonic()
+            next(frames)
+    finally:
+        press.join()
+        signal.signal(signal.SIGINT, before)
+    assert 0.2 < time.monotonic() - started < 5
+    assert workers() == []
+
+
+def test_an_interpreter_ends_with_one_that_was_never_closed(device):
+    code = (
+        "import torch\nfrom jetops import FrameIngest\n"
+        f"frames = FrameIngest(iter(lambda: torch.zeros(9), None), {device!r})\nnext(frames)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=False,
+        cwd=os.path.dirname(__file__),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout.decode()) == (0, "")
+
+
+def test_wrong_arguments_are_refused(device):
+    with pytest.raises(ValueError, match="depth must be at least 2, .*, got 1"):
+        FrameIngest([], device, depth=1)
+    with pytest.raises(ValueError, match="device must be a CPU or CUDA device, got meta"):
+        FrameIngest([], "meta")
+    with pytest.raises(TypeError, match="not iterable"):
+        FrameIngest(7, device)
+    with FrameIngest([torch.zeros(2, device="meta")], device) as frames:
+        with pytest.raises(IngestError, match="frame 0 is on meta; a source gives frames on the"):
+            next(frames)
+    assert workers() == []
+
+
+SLOW = 20_000_000  # clock cycles, about 10 ms
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4])
+def test_no_buffer_is_filled_before_its_reader_is_done(cuda_device, depth):
+    """The consumer queues slow work and takes the next frames at once, without waiting for it.
+
+    Copies into a device buffer queue up behind that work, so a pinned buffer that was filled again
+    without waiting for its copy would bring a later frame, as would a copy that did not wait.
+    """
     with torch.cuda.device(cuda_device), FrameIngest(
-        numbered(8, (512, 512)), cuda_device
+        numbered(16, (512, 512)), cuda_device, depth
     ) as frames:
         results = []
         for frame in frames:
-            torch.cuda._sleep(20_000_000)
-            results.append(frame.tensor.sum() / frame.tensor.numel())
-        assert [result.item() for result in results] == [float(index) for index in range(8)]
+            torch.cuda._sleep(SLOW)
+            results.append(torch.stack([frame.tensor.min(), frame.tensor.max()]))
+        for index, result in enumerate(results):
+            assert result.tolist() == [index, index]
+
+
+def test_host_buffers_are_pinned(cuda_device):
+    with FrameIngest(numbered(3), cuda_device) as frames:
+        next(frames)
+        assert frames._held.host.is_pinned()
+
+
+def test_the_copy_stream_waits_for_no_work_of_the_consumer(cuda_device):
+    """The next frame is on the GPU while the computation of the one before still runs."""
+    with torch.cuda.device(cuda_device), FrameIngest(numbered(3), cuda_device, 3) as frames:
+        next(frames)
+        busy = torch.cuda.Event()
+        torch.cuda._sleep(100 * SLOW)
+        busy.record()
+        next(frames)
+        frames._held.copied.synchronize()
+        assert not busy.query()
+
+
+def test_work_on_a_side_stream(cuda_device):
+    with torch.cuda.device(cuda_device), torch.cuda.stream(torch.cuda.Stream()):
+        with FrameIngest(numbered(12, (512, 512)), cuda_device) as frames:
+            results = []
+            for frame in frames:
+                torch.cuda._sleep(SLOW)
+                results.append(frame.tensor.sum() / frame.tensor.numel())
+        assert [result.item() for result in results] == [float(index) for index in range(12)]
+
+
+COUNT = 3 * 2**20  # elements that get a memory block of their own
+
+
+def test_memory_that_is_still_read_is_not_taken_for_a_frame(cuda_device):
+    """The allocator gives freed memory out again at once, in the order of its stream alone."""
+    with torch.cuda.device(cuda_device):
+        x = torch.ones(COUNT, device=cuda_device)
+        torch.cuda._sleep(20 * SLOW)
+        total = x.sum()
+        del x
+        with FrameIngest([torch.zeros(COUNT)] * 3, cuda_device) as frames:
+            next(frames)
+            frames._held.copied.synchronize()
+            assert total.item() == COUNT
+
+
+@pytest.mark.parametrize("side", [False, True])
+def test_memory_of_a_frame_is_not_given_away_while_it_is_read(cuda_device, side):
+    with torch.cuda.device(cuda_device):
+        consumer = torch.cuda.Stream() if side else torch.cuda.current_stream()
+        with torch.cuda.stream(consumer), FrameIngest([torch.ones(COUNT)], cuda_device) as frames:
+            frame = next(frames)
+            torch.cuda._sleep(20 * SLOW)
+            total = frame.tensor.sum()
+        copies = frames._worker._stream
+        del frame, frames
+        gc.collect()
+        for stream in (copies, torch.cuda.Stream(), torch.cuda.default_stream()):
+            if stream != consumer:  # what is queued on the same stream comes after the sum
+                with torch.cuda.stream(stream):
+                    taken = [torch.zeros(COUNT, device=cuda_device) for _ in range(4)]
+                    del taken
+        assert total.item() == COUNT
 
 
 def test_the_consumer_does_not_wait_for_the_gpu(cuda_device):
     with torch.cuda.device(cuda_device), FrameIngest(numbered(2), cuda_device) as frames:
         next(frames)
-        torch.cuda._sleep(2_000_000_000)
+        torch.cuda._sleep(100 * SLOW)
         started = time.monotonic()
         next(frames)
+        frames.close()
         taken = time.monotonic() - started
         torch.cuda.synchronize()
         assert taken < 0.3 < time.monotonic() - started
