@@ -1,5 +1,6 @@
 """The operators compiled on this machine from their sources, for work on the sources themselves."""
 
+import hashlib
 import os
 import re
 
@@ -8,6 +9,8 @@ import torch
 from . import _sources
 
 SOURCE_FOLDERS = ("bindings", "kernels")
+
+_loaded = {}  # by namespace: the digest of what was compiled, and the module
 
 
 def _default_sources():
@@ -25,7 +28,8 @@ def jit_load(
     torch keeps it in ``TORCH_EXTENSIONS_DIR``, and ninja compiles again only what changed.
 
     The operators are registered beside those of the installed package, as
-    ``torch.ops.jetops_jit.*``, so that the two can be compared in one process.
+    ``torch.ops.jetops_jit.*``, so that the two can be compared in one process. What is registered
+    stays until the process ends: sources that changed since need another ``namespace`` there.
 
     Args:
         sources: the folder with bindings/ and kernels/; the one around this package by default,
@@ -42,7 +46,7 @@ def jit_load(
 
     Raises:
         ImportError: the sources are not there.
-        ValueError: ``namespace`` is no C++ name.
+        ValueError: ``namespace`` is no C++ name, or operators of other sources have it already.
         RuntimeError: a compiler or ninja failed or is missing.
     """
     from torch.utils import cpp_extension  # looks for compilers; not wanted on import
@@ -54,14 +58,23 @@ def jit_load(
             f"jit_load compiles jetops from its sources, but {folder} has no {missing[0]}/; "
             "name the folder csrc/ of a checkout: jetops.jit_load('.../csrc')."
         )
-    if not re.match(r"[A-Za-z_]\w*$", namespace):
+    if not re.match(r"[A-Za-z_]\w*\Z", namespace):
         raise ValueError(f"namespace must be a C++ name, got {namespace!r}")
     cuda = torch.cuda.is_available() if with_cuda is None else with_cuda
     files = _sources.COMMON + _sources.PYBIND + (_sources.CUDA if cuda else _sources.NO_CUDA)
+    digest = _digest_of(folder, files + _sources.HEADERS)
+    if namespace in _loaded and _loaded[namespace][0] == digest:
+        return _loaded[namespace][1]
+    # torch would end the process over a second registration.
+    if namespace in _loaded or _has_operators(namespace):
+        raise ValueError(
+            f"torch.ops.{namespace} is taken, by operators that were loaded before and are not these; "
+            "give another namespace, or start a new process"
+        )
     define = f"-DJETOPS_NAMESPACE={namespace}"
     if build_directory is not None:
         os.makedirs(build_directory, exist_ok=True)
-    return cpp_extension.load(
+    module = cpp_extension.load(
         name=namespace,
         sources=[os.path.join(folder, name) for name in files],
         extra_include_paths=[os.path.join(folder, "kernels")],
@@ -71,3 +84,19 @@ def jit_load(
         build_directory=build_directory,
         verbose=verbose,
     )
+    _loaded[namespace] = (digest, module)
+    return module
+
+
+def _digest_of(folder, files):
+    # type: (str, list) -> str
+    digest = hashlib.sha256()
+    for name in files:
+        with open(os.path.join(folder, name), "rb") as stream:
+            digest.update(hashlib.sha256(name.encode() + b"\0" + stream.read()).digest())
+    return digest.hexdigest()
+
+
+def _has_operators(namespace):
+    # type: (str) -> bool
+    return any(s.name.startswith(namespace + "::") for s in torch._C._jit_get_all_schemas())

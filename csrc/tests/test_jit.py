@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 import torch
@@ -67,6 +69,57 @@ def test_a_second_process_takes_what_the_first_one_compiled(module):
     assert os.stat(module.__file__).st_mtime_ns == before
 
 
+def copy_of_sources(folder):
+    for name in ("bindings", "kernels"):
+        shutil.copytree(os.path.join(SOURCES, name), os.path.join(str(folder), name))
+    return str(folder)
+
+
+@needs_ninja
+def test_the_same_sources_are_loaded_once(module, tmp_path):
+    assert jetops.jit_load(SOURCES) is module
+    assert jetops.jit_load(copy_of_sources(tmp_path)) is module
+
+
+@needs_ninja
+@pytest.mark.parametrize("changed", ["kernels/cpu/gelu.cpp", "kernels/gelu_math.h"])
+def test_sources_that_changed_need_another_name(module, tmp_path, changed):
+    """torch itself would abort the process, or keep to the old code if a header has changed."""
+    with open(os.path.join(copy_of_sources(tmp_path), changed), "a") as stream:
+        stream.write("// changed\n")
+    with pytest.raises(ValueError, match=r"torch.ops.jetops_jit is taken.* another namespace"):
+        jetops.jit_load(str(tmp_path))
+
+
+def test_a_name_that_is_taken_is_refused():
+    if os.path.isdir(os.path.join(SOURCES, "kernels")):
+        for name in ("jetops", "aten"):
+            with pytest.raises(ValueError, match=f"torch.ops.{name} is taken"):
+                jetops.jit_load(SOURCES, namespace=name)
+
+
+@needs_ninja
+def test_other_threads_go_on_while_an_operator_works(module):
+    x = torch.zeros(20_000_000)
+    ticks, ended = [], threading.Event()
+
+    def tick():
+        while not ended.wait(0.001):
+            ticks.append(time.monotonic())
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    try:
+        for gelu in (module.gelu, jetops.gelu):
+            started = time.monotonic()
+            gelu(x)
+            taken = time.monotonic() - started
+            assert sum(started < at < started + taken for at in ticks) > 3, taken
+    finally:
+        ended.set()
+        thread.join()
+
+
 def test_missing_sources_are_explained(tmp_path):
     with pytest.raises(ImportError, match=r"has no bindings/; name the folder csrc/ of a checkout"):
         jetops.jit_load(str(tmp_path))
@@ -74,5 +127,6 @@ def test_missing_sources_are_explained(tmp_path):
 
 def test_a_name_that_is_none_is_refused():
     if os.path.isdir(os.path.join(SOURCES, "kernels")):
-        with pytest.raises(ValueError, match="must be a C\\+\\+ name"):
-            jetops.jit_load(SOURCES, namespace="a-b")
+        for name in ("a-b", "", "1a", "a\n"):
+            with pytest.raises(ValueError, match="must be a C\\+\\+ name"):
+                jetops.jit_load(SOURCES, namespace=name)
