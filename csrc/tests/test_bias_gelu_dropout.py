@@ -1,7 +1,11 @@
 """bias_gelu_dropout: values against float64, dropped elements exactly, statistics, gradients."""
 
+import inspect
+import math
+
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import jetops
 from jetops import reference, selftest
@@ -138,6 +142,126 @@ def test_manual_seed_makes_it_repeat(device):
     assert torch.equal(one, jetops.new_seed(torch.device(device), generator.manual_seed(9)))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_share_over_many_seeds(device, dtype):
+    """Each element by itself, and each with its neighbours, over seeds that differ by little."""
+    x = torch.ones(1, 64, dtype=dtype, device=device)
+    bias = torch.zeros(64, dtype=dtype, device=device)
+    seeds = torch.stack([torch.arange(3000) // 50, torch.arange(3000) % 50], 1).to(device)
+    drops = [jetops.bias_gelu_dropout(x, bias, 0.3, seed=seed) == 0 for seed in seeds]
+    dropped = torch.cat(drops).double().cpu()
+    for share, p in [
+        (dropped.mean(0), 0.3),
+        ((dropped[:, 1:] * dropped[:, :-1]).mean(0), 0.09),
+        ((dropped[1:] * dropped[:-1]).mean(0), 0.09),
+    ]:
+        assert (share - p).abs().max() < 5 * math.sqrt(p * (1 - p) / 3000)
+
+
+def test_a_generator_makes_it_repeat(device):
+    x, bias, _ = case(device, (64, 64), torch.float32)
+    generator = torch.Generator(device)
+
+    def masks(number):
+        seed = jetops.new_seed(torch.device(device), generator.manual_seed(number))
+        return jetops.bias_gelu_dropout(x, bias, seed=seed) == 0
+
+    torch.manual_seed(1)
+    first = masks(9)
+    torch.manual_seed(2)
+    assert torch.equal(masks(9), first)
+    assert not torch.equal(masks(10), first)
+
+
+KINDS = [True, False] if "use_reentrant" in str(inspect.signature(checkpoint)) else [True]
+
+
+def gradients_of_checkpoint(device, reentrant, seed, **options):
+    """Which elements the forward kept, and which those of the recomputation."""
+    if len(KINDS) == 2:
+        options["use_reentrant"] = reentrant
+    x = torch.ones(64, 64, device=device, requires_grad=True)
+    bias = torch.zeros(64, device=device, requires_grad=True)
+
+    def block(x, bias):
+        return jetops.bias_gelu_dropout(x * 1.0, bias, 0.5, seed=seed)
+
+    y = checkpoint(block, x, bias, **options)
+    y.sum().backward()
+    return y != 0, x.grad != 0
+
+
+@pytest.mark.parametrize("reentrant", KINDS)
+def test_checkpoint_drops_the_same_again(device, reentrant):
+    for seed, options in [
+        (seed_on(device), {}),
+        (seed_on(device), {"preserve_rng_state": False}),
+        (None, {}),
+    ]:
+        forward, again = gradients_of_checkpoint(device, reentrant, seed, **options)
+        assert torch.equal(forward, again)
+
+
+@pytest.mark.parametrize("reentrant", KINDS)
+def test_checkpoint_without_seed_and_generator_state_drops_others(device, reentrant):
+    """As documented: there is no way for the operator to know of the first call."""
+    forward, again = gradients_of_checkpoint(device, reentrant, None, preserve_rng_state=False)
+    assert not torch.equal(forward, again)
+
+
+def test_a_seed_that_changed_before_the_backward_is_refused(device):
+    x, bias, _ = case(device, (8, 8), torch.float32)
+    seed = seed_on(device)
+    y = jetops.bias_gelu_dropout(x.requires_grad_(), bias, 0.5, seed=seed)
+    seed.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("columns", [40, 37])
+def test_the_bias_gradient_has_the_precision_of_float32(device, dtype, columns):
+    """Each kept element brings exactly 1 here: slope 1/2, scale 2. In bfloat16, 256 + 1 is 256."""
+    rows = 4099
+    x, bias = torch.zeros(rows, columns, dtype=dtype), torch.zeros(columns, dtype=dtype)
+    placed = [tensor.to(device) for tensor in (torch.ones_like(x), x, bias)]
+    seed = seed_on(device)
+    _, grad_bias = torch.ops.jetops.bias_gelu_dropout_backward(*placed, seed, 0.5)
+    kept, _ = reference.dropout_mask((rows, columns), SEED, 0.5, dtype)
+    assert torch.equal(grad_bias.cpu(), kept.sum(0).to(dtype))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_bias_gradient_of_many_rows(device, form):
+    """Within what rounding each term and each partial sum can amount to, of terms of both signs."""
+    x, bias, grad_y = case(device, (30000, 24), torch.float32)
+    seed = seed_on(device)
+    grad_x, grad_bias = torch.ops.jetops.bias_gelu_dropout_backward(
+        grad_y, x, bias, seed, 0.25, approximate=form
+    )
+    terms = grad_x.cpu().double()
+    bound = 30000**0.5 * 2.0**-24 * terms.abs().sum(0)
+    assert ((grad_bias.cpu().double() - terms.sum(0)).abs() < bound).all()
+
+
+@pytest.mark.parametrize("wanted", [(True, False), (False, True)])
+def test_one_gradient_without_the_other(device, wanted):
+    x, bias, grad_y = case(device, (6, 16), torch.float32)
+    both = torch.ops.jetops.bias_gelu_dropout_backward(grad_y, x, bias, seed_on(device), 0.5)
+    leaves = [tensor.clone().requires_grad_(want) for tensor, want in zip((x, bias), wanted)]
+    jetops.bias_gelu_dropout(*leaves, 0.5, seed=seed_on(device)).backward(grad_y)
+    for leaf, want, expected in zip(leaves, wanted, both):
+        assert torch.equal(leaf.grad, expected) if want else leaf.grad is None
+
+
+def test_refuses_a_second_gradient(device):
+    x, bias, grad_y = case(device, (3, 8), torch.float32)
+    y = jetops.bias_gelu_dropout(x.requires_grad_(), bias, seed=seed_on(device))
+    message = r"bias_gelu_dropout_backward has no backward, .*Leave create_graph=True out"
+    with pytest.raises(NotImplementedError, match=message):
+        torch.autograd.grad(y, x, grad_y, create_graph=True)
+
+
 @pytest.mark.parametrize("p", [0.0, 1.0])
 def test_draws_no_random_number_without_need(device, p):
     x, bias, _ = case(device, (8, 8), torch.float32)
@@ -162,6 +286,46 @@ def test_what_is_dropped_is_zero_even_if_it_is_not_finite(device):
     assert torch.equal(torch.isnan(y).cpu(), kept)
     y = jetops.bias_gelu_dropout(x, torch.zeros(64, device=device), 1.0)
     assert not y.any()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("p", [0.0, 0.5])
+def test_limits(device, dtype, form, p):
+    inf, nan = math.inf, math.nan
+    largest = torch.finfo(dtype).max
+    values = [inf, -inf, nan, largest, -largest, 0.0, 1.0, -1.0]
+    x = torch.tensor(values, dtype=dtype).repeat(64, 1)
+    bias = torch.zeros(8, dtype=dtype)
+    seed = seed_on(device)
+    placed = [tensor.to(device) for tensor in (x, bias)]
+    y = torch.ops.jetops.bias_gelu_dropout(*placed, seed, p, approximate=form).cpu().double()
+    kept, scale = reference.dropout_mask((64, 8), SEED, p, dtype)
+    expected = (reference.gelu(x, form) * scale).to(dtype).double()
+    expected = torch.where(kept, expected, torch.zeros_like(expected))
+    torch.testing.assert_close(y, expected, rtol=ROUNDING[dtype], atol=1e-6, equal_nan=True)
+    ones = torch.ones_like(placed[0])
+    slope, _ = torch.ops.jetops.bias_gelu_dropout_backward(
+        ones, *placed, seed, p, approximate=form
+    )
+    limits = torch.tensor([1.0, 0.0, nan, 1.0, 0.0, 0.5]).double().repeat(64, 1)
+    limits = torch.where(kept[:, :6], limits * scale, torch.zeros_like(limits))
+    torch.testing.assert_close(slope[:, :6].cpu().double(), limits, equal_nan=True)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("p", [-0.1, 1.1, math.nan, math.inf])
+def test_a_probability_that_is_none_is_refused_before_a_number_is_drawn(device, p, training):
+    x, bias, _ = case(device, (4, 8), torch.float32)
+    torch.manual_seed(5)
+    expected = torch.rand(3, device=device)
+    torch.manual_seed(5)
+    with pytest.raises(RuntimeError, match="p must be a number within"):
+        jetops.bias_gelu_dropout(x, bias, p, training=training)
+    assert torch.equal(torch.rand(3, device=device), expected)
+    backward = torch.ops.jetops.bias_gelu_dropout_backward
+    with pytest.raises(RuntimeError, match="bias_gelu_dropout_backward: p must be a number"):
+        backward(x, x, bias, seed_on(device), p)
 
 
 def test_probabilities_next_to_zero_and_one(device):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from nms_cases import misaligned
 
 import jetops
 from jetops import reference, selftest
@@ -72,8 +73,12 @@ def test_any_length(device, dtype, count):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_storage_that_is_not_aligned_to_16_bytes(device, dtype):
-    x = torch.linspace(-3, 3, 1001, dtype=torch.float64).to(dtype).to(device)[1:]
-    assert x.is_contiguous()
+    x = torch.linspace(-3, 3, 1000, dtype=torch.float64).to(dtype).to(device)
+    whole = jetops.gelu(x)
+    for offset in range(9):
+        view = misaligned(x, offset)
+        assert view.is_contiguous()
+        assert torch.equal(jetops.gelu(view), whole)
     assert_close(x, "none")
 
 
@@ -152,13 +157,17 @@ def test_gradient_agrees_with_differences(device, form):
     torch.testing.assert_close(slope.cpu().double(), wide, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("count", [1, 7, 8, 9, 255, 4099])
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 255, 4099])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gradient_of_any_length_and_alignment(device, dtype, count):
-    x = torch.linspace(-3, 3, count + 1, dtype=torch.float64).to(dtype).to(device)
-    whole = torch.ops.jetops.gelu_backward(torch.ones_like(x), x)
-    shifted = torch.ops.jetops.gelu_backward(torch.ones_like(x)[1:], x[1:])
-    assert torch.equal(shifted, whole[1:])
+    x = torch.linspace(-3, 3, count, dtype=torch.float64).to(dtype).to(device)
+    grad_y = torch.linspace(1, 2, count, dtype=torch.float64).to(dtype).to(device)
+    whole = torch.ops.jetops.gelu_backward(grad_y, x)
+    assert whole.shape == x.shape and whole.dtype == dtype
+    for of_gradient in range(9):
+        for of_x in (0, 1, 4):
+            views = misaligned(grad_y, of_gradient), misaligned(x, of_x)
+            assert torch.equal(torch.ops.jetops.gelu_backward(*views), whole)
 
 
 def test_a_gradient_with_strides_is_taken(device):
@@ -171,7 +180,8 @@ def test_a_gradient_with_strides_is_taken(device):
 
 def test_refuses_a_second_gradient(device):
     x = torch.randn(3, device=device, requires_grad=True)
-    with pytest.raises(NotImplementedError, match="gelu_backward has no backward"):
+    message = "gelu_backward has no backward, .*second gradients. Leave create_graph=True out"
+    with pytest.raises(NotImplementedError, match=message):
         torch.autograd.grad(jetops.gelu(x).sum(), x, create_graph=True)
 
 
