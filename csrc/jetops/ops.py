@@ -12,8 +12,6 @@ from typing import Optional, Tuple
 import torch
 from torch import Tensor
 
-_LARGEST = 2**63 - 1
-
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     """Gaussian error linear unit, elementwise, computed in float32 and rounded once.
@@ -50,7 +48,8 @@ def new_seed(device: torch.device, generator: Optional[torch.Generator] = None) 
     Returns:
         int64 of sizes [2].
     """
-    return torch.randint(_LARGEST, (2,), dtype=torch.int64, device=device, generator=generator)
+    largest = 9223372036854775807  # 2**63 - 1; TorchScript knows no global numbers
+    return torch.randint(largest, (2,), dtype=torch.int64, device=device, generator=generator)
 
 
 def bias_gelu_dropout(

@@ -1,5 +1,11 @@
-"""The operators inside torch.compile, the operator checks of torch, and TorchScript."""
+"""The operators inside torch.compile and torch.export, under torch's own checks, and in TorchScript."""
 
+import importlib.util
+import io
+import os
+import shutil
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -21,24 +27,88 @@ needs_opcheck = pytest.mark.skipif(
 )
 
 
-def nms_inputs(device):
-    return tuple(tensor.to(device) for tensor in random_case(50, seed=1))
+BACKENDS = ["eager", "aot_eager", "inductor"]
+
+
+@pytest.fixture
+def backend(request, device, tmp_path_factory, monkeypatch):
+    """A backend of torch.compile; Inductor where its compiler is, and with nothing compiled before."""
+    torch._dynamo.reset()
+    if request.param == "inductor":
+        compiler = os.environ.get("CXX", "g++")
+        if device == "cpu" and shutil.which(compiler) is None:
+            pytest.skip("Inductor needs a C++ compiler for the CPU")
+        if device != "cpu" and importlib.util.find_spec("triton") is None:
+            pytest.skip("Inductor needs Triton for a GPU")
+        folder = tmp_path_factory.getbasetemp() / "inductor"
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder))
+    return request.param
+
+
+def nms_inputs(device, dtype=torch.float32):
+    boxes, scores, attn_map = (tensor.to(device) for tensor in random_case(50, seed=1))
+    return boxes, scores.to(dtype), attn_map.to(dtype)
+
+
+def dropout_inputs(device, dtype, *sizes):
+    x = torch.randn(*sizes, device=device).to(dtype)
+    bias = torch.randn(sizes[-1], device=device).to(dtype)
+    return torch.randn_like(x), x, bias, torch.tensor([1, 2], device=device)
+
+
+NAMES = [
+    "gelu",
+    "gelu_backward",
+    "bias_gelu_dropout",
+    "bias_gelu_dropout_backward",
+    "fused_attn_nms",
+    "fused_attn_nms_scored",
+]
+
+
+def calls_of(name, device, dtype, form="none"):
+    """Arguments of an operator: usual ones, empty ones, and some that want gradients."""
+    if name.startswith("fused"):
+        empty = [torch.zeros(sizes, device=device) for sizes in ((0, 4), (0,), (0, 0))]
+        return [((*nms_inputs(device, dtype), 0.5), {}), ((*empty, 0.5), {})]
+    calls = []
+    for sizes in [(7,), (2, 3), (5, 16), (0, 8)]:
+        grad_y, x, bias, seed = dropout_inputs(device, dtype, *sizes)
+        arguments = (x, bias, seed, 0.3) if "dropout" in name else (x,)
+        if name.endswith("backward"):
+            calls.append(((grad_y, *arguments), {"approximate": form}))
+            continue
+        calls.append((arguments, {"approximate": form}))
+        leaf, bias_leaf = x.clone().requires_grad_(), bias.clone().requires_grad_()
+        if "dropout" in name:
+            calls.append(((leaf, bias_leaf, seed, 0.3), {"approximate": form}))
+            calls.append(((x, bias_leaf, seed, 0.3), {"approximate": form}))
+        else:
+            calls.append(((leaf,), {"approximate": form}))
+    return calls
+
+
+def test_these_are_all_operators():
+    names = {schema.name for schema in torch._C._jit_get_all_schemas()}
+    assert sorted(n[8:] for n in names if n.startswith("jetops::")) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_backend_has_a_kernel(name):
+    for key in ("CPU", "CUDA", "Meta", "Autograd"):
+        assert torch._C._dispatch_has_kernel_for_dispatch_key(f"jetops::{name}", key), key
 
 
 @needs_opcheck
 @pytest.mark.parametrize("form", ["none", "tanh"])
-def test_opcheck_of_gelu(device, form):
-    for shape in [(7,), (2, 3), (0,)]:
-        x = torch.randn(shape, device=device)
-        for value in (x, x.clone().requires_grad_()):
-            torch.library.opcheck(torch.ops.jetops.gelu.default, (value,), {"approximate": form})
-
-
-@needs_opcheck
-@pytest.mark.parametrize("name", ["fused_attn_nms", "fused_attn_nms_scored"])
-def test_opcheck_of_nms(device, name):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", NAMES)
+def test_opcheck(device, name, dtype, form):
+    if name.startswith("fused") and form == "tanh":
+        pytest.skip("has no form")
     operator = getattr(torch.ops.jetops, name).default
-    torch.library.opcheck(operator, (*nms_inputs(device), 0.5))
+    for arguments, named in calls_of(name, device, dtype, form):
+        torch.library.opcheck(operator, arguments, named)
 
 
 def detect(x, boxes, scores, attn_map):
@@ -48,9 +118,8 @@ def detect(x, boxes, scores, attn_map):
 
 
 @needs_compile
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", BACKENDS, indirect=True)
 def test_compiles_without_a_graph_break(device, backend):
-    torch._dynamo.reset()
     inputs = (torch.randn(5, 6, device=device), *nms_inputs(device))
     compiled = torch.compile(detect, fullgraph=True, backend=backend)
     for actual, expected in zip(compiled(*inputs), detect(*inputs)):
@@ -74,9 +143,8 @@ def feed_forward(x, bias, seed):
 
 
 @needs_compile
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", BACKENDS, indirect=True)
 def test_compiled_gradients_are_the_eager_ones(device, backend):
-    torch._dynamo.reset()
     seed = torch.tensor([3, 4], device=device)
     x, bias = torch.randn(6, 24, device=device), torch.randn(24, device=device)
     compiled = torch.compile(feed_forward, fullgraph=True, backend=backend)
@@ -89,26 +157,128 @@ def test_compiled_gradients_are_the_eager_ones(device, backend):
         torch.testing.assert_close(eager, other, rtol=1e-6, atol=1e-8)
 
 
+def permuted(x, bias, seed):
+    """Between permutations a compiler is free to choose strides, but the operators are not."""
+    hidden = jetops.gelu((x.permute(0, 2, 1) + 1.0).contiguous())
+    turned = (hidden.transpose(0, 1) * 2.0).contiguous()
+    return jetops.bias_gelu_dropout(turned, bias, 0.5, seed=seed).permute(2, 0, 1) * 1.5
+
+
+@needs_compile
+@pytest.mark.skipif(
+    not hasattr(torch._C, "Tag") or not hasattr(torch._C.Tag, "needs_fixed_stride_order"),
+    reason="in this torch operators cannot say which strides they take",
+)
+@pytest.mark.parametrize("backend", BACKENDS, indirect=True)
+def test_compiled_code_hands_over_contiguous_tensors(device, backend):
+    _, x, _, seed = dropout_inputs(device, torch.float32, 4, 8, 16)
+    bias = torch.randn(8, device=device)
+    compiled = torch.compile(permuted, fullgraph=True, backend=backend)
+    results = []
+    for function in (permuted, compiled):
+        leaves = [x.clone().requires_grad_(), bias.clone().requires_grad_()]
+        y = function(*leaves, seed)
+        y.square().sum().backward()
+        results.append([y.detach(), leaves[0].grad, leaves[1].grad])
+    for eager, other in zip(*results):
+        torch.testing.assert_close(other, eager, rtol=1e-5, atol=1e-6)
+
+
+@needs_compile
+@pytest.mark.parametrize("backend", BACKENDS, indirect=True)
+def test_compiled_code_draws_a_seed_once(device, backend):
+    """New in every call, and the same in the forward and the backward."""
+
+    def block(x, bias):
+        return jetops.bias_gelu_dropout(x * 2.0, bias, 0.5)
+
+    compiled = torch.compile(block, fullgraph=True, backend=backend)
+    bias = torch.zeros(64, device=device)
+    masks = []
+    for _ in range(2):
+        x = torch.ones(64, 64, device=device, requires_grad=True)
+        y = compiled(x, bias)
+        y.sum().backward()
+        masks.append(y.detach() != 0)
+        assert torch.equal(x.grad != 0, masks[-1])
+        assert 0.4 < masks[-1].float().mean() < 0.6
+    assert not torch.equal(*masks)
+
+
+class Detector(torch.nn.Module):
+    """All four operators that have a use in a model."""
+
+    def __init__(self):
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.linspace(-1.0, 1.0, 8))
+
+    def forward(self, x, seed, boxes, scores, attn_map):
+        activated, keep, weighted = detect(x, boxes, scores, attn_map)
+        dropped = jetops.bias_gelu_dropout(activated, self.bias, 0.25, seed=seed)
+        return jetops.bias_gelu_dropout(dropped, self.bias, training=False), keep, weighted
+
+
+def detector_and_inputs(device):
+    seed = torch.tensor([5, 6], device=device)
+    x = torch.linspace(-3.0, 3.0, 48, device=device).reshape(6, 8)
+    return Detector().to(device), (x, seed, *nms_inputs(device))
+
+
 @needs_export
 def test_exports(device):
-    class Detector(torch.nn.Module):
-        def forward(self, x, boxes, scores, attn_map):
-            return detect(x, boxes, scores, attn_map)
+    model, inputs = detector_and_inputs(device)
+    expected = model(*inputs)
+    exported = torch.export.export(model, inputs)
+    called = {str(node.target) for node in exported.graph.nodes if "jetops" in str(node.target)}
+    assert called == {
+        f"jetops.{name}.default" for name in NAMES if not name.endswith("backward")
+    }
+    for program in (exported, exported.run_decompositions()):
+        for actual, value in zip(program.module()(*inputs), expected):
+            assert torch.equal(actual, value)
 
-    inputs = (torch.randn(8, device=device), *nms_inputs(device))
-    exported = torch.export.export(Detector(), inputs).module()
-    for actual, expected in zip(exported(*inputs), detect(*inputs)):
-        assert torch.equal(actual, expected)
+
+@needs_export
+def test_an_export_is_saved_and_loaded_by_another_process(device, tmp_path):
+    model, inputs = detector_and_inputs(device)
+    torch.export.save(torch.export.export(model, inputs), str(tmp_path / "detector.pt2"))
+    torch.save((inputs, [value.detach() for value in model(*inputs)]), str(tmp_path / "values.pt"))
+    code = (
+        "import sys, torch, jetops\n"
+        "inputs, expected = torch.load(sys.argv[2])\n"
+        "actual = torch.export.load(sys.argv[1]).module()(*inputs)\n"
+        "assert all(torch.equal(a, b) for a, b in zip(actual, expected)), actual\n"
+        "print('equal')\n"
+    )
+    files = [str(tmp_path / name) for name in ("detector.pt2", "values.pt")]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *files],
+        check=False,
+        cwd=os.path.dirname(__file__),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert done.stdout.decode().endswith("equal\n"), done.stdout.decode()
 
 
-@needs_opcheck
-def test_opcheck_of_bias_gelu_dropout(device):
-    x, bias = torch.randn(5, 16, device=device), torch.randn(16, device=device)
-    seed = torch.tensor([1, 2], device=device)
-    operator = torch.ops.jetops.bias_gelu_dropout.default
-    torch.library.opcheck(operator, (x, bias, seed, 0.3))
-    with_gradients = (x.clone().requires_grad_(), bias.clone().requires_grad_(), seed, 0.3)
-    torch.library.opcheck(operator, with_gradients)
+@needs_export
+def test_exports_with_sizes_that_change(device):
+    sizes = torch.export.Dim("n", min=2, max=1000)
+    shapes = ({0: sizes}, {0: sizes}, {0: sizes, 1: sizes})
+
+    class Suppress(torch.nn.Module):
+        def forward(self, boxes, scores, attn_map):
+            return jetops.fused_attn_nms_scored(boxes, scores, attn_map, 0.5)
+
+    exported = torch.export.export(Suppress(), nms_inputs(device), dynamic_shapes=shapes)
+    saved = io.BytesIO()
+    torch.export.save(exported, saved)
+    saved.seek(0)
+    loaded = torch.export.load(saved).module()
+    for count in (2, 33, 700):
+        case = [tensor.to(device) for tensor in random_case(count, seed=count)]
+        for actual, expected in zip(loaded(*case), jetops.fused_attn_nms_scored(*case, 0.5)):
+            assert torch.equal(actual, expected)
 
 
 def test_autocast_brings_dtypes_together(device):
@@ -131,6 +301,70 @@ def test_autocast_brings_dtypes_together(device):
     assert torch.equal(keep, expected)
 
 
+def test_autocast_of_nms(device):
+    kind = device.split(":")[0]
+    boxes, scores, attn_map = nms_inputs(device)
+    half = boxes.half(), scores.half(), attn_map.half()
+    with pytest.raises(RuntimeError, match="boxes must be float32"):
+        jetops.fused_attn_nms_scored(*half, 0.5)
+    with torch.autocast(kind, dtype=torch.bfloat16):
+        rounded = jetops.fused_attn_nms_scored(*half, 0.5)
+        mixed = jetops.fused_attn_nms_scored(boxes, half[1], attn_map, 0.5)
+    for actual, expected in [
+        (rounded, jetops.fused_attn_nms_scored(half[0].float(), *half[1:], 0.5)),
+        (mixed, jetops.fused_attn_nms_scored(boxes, half[1].float(), attn_map, 0.5)),
+    ]:
+        assert torch.equal(actual[0], expected[0]) and torch.equal(actual[1], expected[1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_meta_tensors_have_the_results_of_real_ones(name):
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        for arguments, named in calls_of(name, "cpu", dtype):
+            operator = getattr(torch.ops.jetops, name)
+            real = operator(*arguments, **named)
+            meta = operator(
+                *[a.to("meta") if torch.is_tensor(a) else a for a in arguments], **named
+            )
+            for one, other in zip(*[r if isinstance(r, tuple) else (r,) for r in (real, meta)]):
+                assert other.device.type == "meta"
+                assert (other.shape, other.stride()) == (one.shape, one.stride())
+                assert (other.dtype, other.requires_grad) == (one.dtype, one.requires_grad)
+
+
+def test_inference_mode(device):
+    model, inputs = detector_and_inputs(device)
+    expected = model(*inputs)
+    with torch.inference_mode():
+        for actual, value in zip(model(*inputs), expected):
+            assert torch.equal(actual, value)
+
+
+needs_func = pytest.mark.skipif(not hasattr(torch, "func"), reason="this torch has no torch.func")
+
+
+@needs_func
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_vmap_is_a_loop_over_the_batch(device):
+    batch = [random_case(40, seed=seed) for seed in range(3)]
+    boxes, scores, attn_map = (torch.stack(tensors).to(device) for tensors in zip(*batch))
+    nms = torch.func.vmap(jetops.fused_attn_nms, in_dims=(0, 0, 0, None))
+    keep = nms(boxes, scores, attn_map, 0.5)
+    for index in range(3):
+        case = boxes[index], scores[index], attn_map[index]
+        assert torch.equal(keep[index], jetops.fused_attn_nms(*case, 0.5))
+    x = torch.randn(3, 5, device=device)
+    assert torch.equal(torch.func.vmap(jetops.gelu)(x), jetops.gelu(x))
+
+
+@needs_func
+def test_transforms_that_differentiate_are_refused(device):
+    x = torch.randn(5, device=device)
+    for transform in (torch.func.grad, torch.func.jacrev):
+        with pytest.raises(RuntimeError, match="functorch transforms"):
+            transform(lambda x: jetops.gelu(x).sum())(x)
+
+
 @needs_compile
 def test_fake_tensors_have_the_right_shapes():
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -150,7 +384,14 @@ def test_scripts(device):
         warnings.simplefilter("ignore")
         gelu = torch.jit.script(ops.gelu)
         nms = torch.jit.script(ops.fused_attn_nms_scored)
+        dropout = torch.jit.script(ops.bias_gelu_dropout)
     assert torch.equal(gelu(inputs[1], "tanh"), jetops.gelu(inputs[1], "tanh"))
+    _, x, bias, seed = dropout_inputs(device, torch.float32, 6, 8)
+    for options in ({"seed": seed}, {"training": False}, {"p": 0.1, "seed": seed}):
+        expected = jetops.bias_gelu_dropout(x, bias, **options)
+        assert torch.equal(dropout(x, bias, **options), expected)
+    with pytest.raises(Exception, match="p must be a number within"):
+        dropout(x, bias, 1.5)
     for actual, expected in zip(nms(*inputs, 0.5), jetops.fused_attn_nms_scored(*inputs, 0.5)):
         assert torch.equal(actual, expected)
 
