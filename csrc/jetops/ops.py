@@ -48,8 +48,15 @@ def new_seed(device: torch.device, generator: Optional[torch.Generator] = None) 
     Returns:
         int64 of sizes [2].
     """
-    largest = 9223372036854775807  # 2**63 - 1; TorchScript knows no global numbers
-    return torch.randint(largest, (2,), dtype=torch.int64, device=device, generator=generator)
+    if generator is None:
+        return _seed_of_the_default_generator(device)
+    return torch.randint(2**63 - 1, (2,), dtype=torch.int64, device=device, generator=generator)
+
+
+def _seed_of_the_default_generator(device: torch.device) -> Tensor:
+    """By itself: TorchScript of old versions knows no generators, and none knows global numbers."""
+    largest = 9223372036854775807  # 2**63 - 1
+    return torch.randint(largest, (2,), dtype=torch.int64, device=device)
 
 
 def bias_gelu_dropout(
@@ -100,7 +107,7 @@ def bias_gelu_dropout(
         if probability == 0.0 or probability == 1.0:
             seed = torch.empty(2, dtype=torch.int64, device=x.device)
         else:
-            seed = new_seed(x.device)
+            seed = _seed_of_the_default_generator(x.device)
     return torch.ops.jetops.bias_gelu_dropout(x, bias, seed, probability, approximate=approximate)
 
 

@@ -305,9 +305,7 @@ def test_limits(device, dtype, form, p):
     expected = torch.where(kept, expected, torch.zeros_like(expected))
     torch.testing.assert_close(y, expected, rtol=ROUNDING[dtype], atol=1e-6, equal_nan=True)
     ones = torch.ones_like(placed[0])
-    slope, _ = torch.ops.jetops.bias_gelu_dropout_backward(
-        ones, *placed, seed, p, approximate=form
-    )
+    slope, _ = torch.ops.jetops.bias_gelu_dropout_backward(ones, *placed, seed, p, approximate=form)
     limits = torch.tensor([1.0, 0.0, nan, 1.0, 0.0, 0.5]).double().repeat(64, 1)
     limits = torch.where(kept[:, :6], limits * scale, torch.zeros_like(limits))
     torch.testing.assert_close(slope[:, :6].cpu().double(), limits, equal_nan=True)

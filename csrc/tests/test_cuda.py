@@ -9,7 +9,6 @@ from test_nms_chains import ORDERS, scores_by_rank
 import jetops
 from jetops import reference
 
-
 CUDA = torch.autograd.DeviceType.CUDA
 
 

@@ -258,9 +258,11 @@ def test_wrong_arguments_are_refused(device):
         FrameIngest([], "meta")
     with pytest.raises(TypeError, match="not iterable"):
         FrameIngest(7, device)
-    with FrameIngest([torch.zeros(2, device="meta")], device) as frames:
-        with pytest.raises(IngestError, match="frame 0 is on meta; a source gives frames on the"):
-            next(frames)
+    message = "frame 0 is on meta; a source gives frames on the CPU"
+    with FrameIngest([torch.zeros(2, device="meta")], device) as frames, pytest.raises(
+        IngestError, match=message
+    ):
+        next(frames)
     assert workers() == []
 
 

@@ -230,9 +230,7 @@ def test_exports(device):
     expected = model(*inputs)
     exported = torch.export.export(model, inputs)
     called = {str(node.target) for node in exported.graph.nodes if "jetops" in str(node.target)}
-    assert called == {
-        f"jetops.{name}.default" for name in NAMES if not name.endswith("backward")
-    }
+    assert called == {f"jetops.{name}.default" for name in NAMES if not name.endswith("backward")}
     for program in (exported, exported.run_decompositions()):
         for actual, value in zip(program.module()(*inputs), expected):
             assert torch.equal(actual, value)
