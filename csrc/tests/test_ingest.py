@@ -347,6 +347,7 @@ def test_memory_of_a_frame_is_not_given_away_while_it_is_read(cuda_device, side)
                 with torch.cuda.stream(stream):
                     taken = [torch.zeros(COUNT, device=cuda_device) for _ in range(4)]
                     del taken
+        torch.cuda.synchronize()
         assert total.item() == COUNT
 
 
