@@ -267,6 +267,7 @@ def test_wrong_arguments_are_refused(device):
 
 
 SLOW = 20_000_000  # clock cycles, about 10 ms
+COUNT = 3 * 2**20  # elements that get a memory block of their own
 
 
 @pytest.mark.parametrize("depth", [2, 3, 4])
@@ -305,6 +306,21 @@ def test_the_copy_stream_waits_for_no_work_of_the_consumer(cuda_device):
         assert not busy.query()
 
 
+def test_the_computation_waits_for_its_copy(cuda_device):
+    stalled = threading.Event()
+
+    def camera():
+        stalled.wait(60)
+        yield torch.full((COUNT,), 7.0)
+
+    with torch.cuda.device(cuda_device), FrameIngest(camera(), cuda_device) as frames:
+        with torch.cuda.stream(frames._worker._stream):
+            torch.cuda._sleep(20 * SLOW)
+        stalled.set()
+        frame = next(frames).tensor
+        assert [frame.min().item(), frame.max().item()] == [7.0, 7.0]
+
+
 def test_work_on_a_side_stream(cuda_device):
     with torch.cuda.device(cuda_device), torch.cuda.stream(torch.cuda.Stream()):
         with FrameIngest(numbered(12, (512, 512)), cuda_device) as frames:
@@ -313,9 +329,6 @@ def test_work_on_a_side_stream(cuda_device):
                 torch.cuda._sleep(SLOW)
                 results.append(frame.tensor.sum() / frame.tensor.numel())
         assert [result.item() for result in results] == [float(index) for index in range(12)]
-
-
-COUNT = 3 * 2**20  # elements that get a memory block of their own
 
 
 def test_memory_that_is_still_read_is_not_taken_for_a_frame(cuda_device):
