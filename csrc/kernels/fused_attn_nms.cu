@@ -709,6 +709,7 @@ __device__ __forceinline__ bool decide_some(const Problem& p, const Owned& owned
     if (open == 0) continue;
     unsigned live = owned.count <= kWarps ? shared.live[k][warp] : all_steps(p);
     const Finding finding = look(words, first + k, open, shared, &live);
+    __syncwarp();  // all lanes have read `live`
     if (lane != 0) continue;
     shared.findings[k][warp] = finding;
     shared.live[k][warp] = live;
