@@ -26,6 +26,7 @@ HEADERS = [
     "kernels/cpu/elements.h",
     "kernels/cpu/gelu_rows.h",
     "kernels/cpu/jetops_cpu.h",
+    "kernels/cpu/widest.h",
     "kernels/device.h",
     "kernels/dropout_math.h",
     "kernels/elements.cuh",

@@ -4,19 +4,12 @@
 
 #include "cpu/elements.h"
 #include "cpu/jetops_cpu.h"
+#include "cpu/widest.h"
 #include "nms_math.h"
 
 namespace {
 
 using jetops::Box;
-
-// One x86-64 library serves CPUs with and without wider vectors, which halve the time. Results have
-// the same bits. GCC alone has this in every version that is of use here.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define JETOPS_WIDEST __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define JETOPS_WIDEST
-#endif
 
 constexpr int kInRegisters = 64;  // partial sums that the vector registers of most CPUs hold
 constexpr int kCacheLine = 64;

@@ -1,6 +1,7 @@
 // GELU and its slope for a short row of fp32 values; gelu_math.h defines the arithmetic.
 #pragma once
 
+#include "cpu/widest.h"
 #include "gelu_math.h"
 #include "jetops_types.h"
 
@@ -9,7 +10,7 @@ namespace jetops {
 constexpr int64_t kBuffer = 256;  // values worked on at a time
 
 // fp32 precision also for values that will be stored in 16 bits: they share one loop then.
-inline void gelu_row(float* values, int64_t count, int form) {
+JETOPS_WIDEST static inline void gelu_row(float* values, int64_t count, int form) {
   if (form == JETOPS_GELU_TANH) {
     for (int64_t i = 0; i < count; ++i) values[i] = GeluTanh::value(values[i]);
   } else {
@@ -17,7 +18,7 @@ inline void gelu_row(float* values, int64_t count, int form) {
   }
 }
 
-inline void gelu_slope_row(float* values, int64_t count, int form) {
+JETOPS_WIDEST static inline void gelu_slope_row(float* values, int64_t count, int form) {
   if (form == JETOPS_GELU_TANH) {
     for (int64_t i = 0; i < count; ++i) values[i] = GeluTanh::slope(values[i]);
   } else {
