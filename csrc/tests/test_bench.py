@@ -525,6 +525,22 @@ def test_groups_can_run_apart_into_one_folder(small, tmp_path, capsys):
     assert "[1/1] gelu" in said
 
 
+@pytest.mark.parametrize("only", [["--only", "gelu"], ["--only", "gelu,cpu-nms"]])
+def test_a_run_is_compared_with_what_its_folder_held_before(small, tmp_path, capsys, only):
+    words = ["--device", "cpu", "--quick", "--out", str(tmp_path)]
+    assert program.main(words + ["--only", "gelu"]) == 0
+    path = tmp_path / "bench.json"
+    past = results.read(str(path))
+    for one in past["rows"]:
+        one.update(us=one["us"] * 1e6, low=one["low"] * 1e6, high=one["high"] * 1e6)
+    results.save(str(tmp_path), past)
+    capsys.readouterr()
+    assert program.main(words + only + ["--compare", str(path)]) == 0
+    count = len(past["rows"])
+    said = f"{count} times compared, {count} changed beyond the spread of both runs"
+    assert said in capsys.readouterr().out
+
+
 def test_a_group_that_breaks_off_leaves_the_others_and_fails_the_run(
     small, tmp_path, capsys, monkeypatch
 ):

@@ -127,10 +127,9 @@ def _run_one(group, bench, quick):
     return about
 
 
-def publish(result, folder, compare):
-    # type: (dict, str, Optional[str]) -> str
-    """Write page and plots; returns the page."""
-    old = results.read(compare) if compare else None
+def publish(result, folder, old):
+    # type: (dict, str, Optional[dict]) -> str
+    """Write page and plots; returns the page. ``old`` are results to compare with."""
     drawn = []
     if plots.available():
         drawn = plots.draw(result, folder)
@@ -145,15 +144,15 @@ def main(words=None):
     # type: (Optional[List[str]]) -> int
     options = parsed(words)
     try:
-        if options.compare:
-            results.read(options.compare)  # before minutes of work, not after
+        # Now, and not after minutes of work, which may write to this very file.
+        old = results.read(options.compare) if options.compare else None
         if options.source:
             folder = options.out if options.out != "." else os.path.dirname(options.source) or "."
             result = results.read(options.source)
         else:
             folder = options.out
             result = measured(options)
-        print(publish(result, folder, options.compare))
+        print(publish(result, folder, old))
     except results.ResultsError as exc:
         say(f"python -m jetops.bench: error: {exc}")
         return EXIT_MISUSED
