@@ -582,6 +582,17 @@ def test_a_wrong_command_line_is_told(words, said, capsys):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--device", "--only", "--out", "--compare", "--from"])
+@pytest.mark.parametrize("value", ["", " "])
+def test_an_empty_option_is_not_one_left_out(option, value, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as left:
+        program.main([option, value])
+    assert left.value.code == program.EXIT_MISUSED
+    assert f"{option} is empty; leave it out or give a value" in capsys.readouterr().err
+    assert os.listdir(str(tmp_path)) == []
+
+
 def test_a_wrong_comparison_is_told_before_anything_is_measured(tmp_path, capsys):
     words = ["--device", "cpu", "--compare", str(tmp_path / "no.json"), "--out", str(tmp_path)]
     assert program.main(words) == program.EXIT_MISUSED

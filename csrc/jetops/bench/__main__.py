@@ -77,12 +77,22 @@ def parsed(words):
         help="measure nothing: make page and plots of these results again, beside them or in --out",
     )
     options = parser.parse_args(words)
+    for option, value in (
+        ("--device", options.device),
+        ("--only", options.only),
+        ("--out", options.out),
+        ("--compare", options.compare),
+        ("--from", options.source),
+    ):
+        if value is not None and not value.strip():
+            # It may have been meant to be a shell variable; another default would be a surprise.
+            parser.error(f"{option} is empty; leave it out or give a value")
     try:
         options.device = torch.device(options.device)
     except RuntimeError:
         parser.error(f"no device {options.device}; it is cuda, cuda:0, ... or cpu")
     known = groups_for(options.device)
-    options.names = options.only.split(",") if options.only else known
+    options.names = known if options.only is None else options.only.split(",")
     unknown = [name for name in options.names if name not in known]
     if unknown:
         parser.error(f"no group {unknown[0]} on {options.device}; there are {', '.join(known)}")
@@ -95,7 +105,7 @@ def measured(options):
     # type: (argparse.Namespace) -> dict
     """Run the groups. Each one's rows are on the disk as soon as it ends."""
     bench = Bench(options.device, options.quick)
-    result = results.begin(options.out, machine(options.device), only_some=bool(options.only))
+    result = results.begin(options.out, machine(options.device), only_some=options.only is not None)
     for index, name in enumerate(options.names):
         group = GROUPS[name]
         own = bench.on(torch.device("cpu")) if group is cpu_nms else bench.on(options.device)
@@ -145,8 +155,8 @@ def main(words=None):
     options = parsed(words)
     try:
         # Now, and not after minutes of work, which may write to this very file.
-        old = results.read(options.compare) if options.compare else None
-        if options.source:
+        old = None if options.compare is None else results.read(options.compare)
+        if options.source is not None:
             folder = options.out if options.out != "." else os.path.dirname(options.source) or "."
             result = results.read(options.source)
         else:
