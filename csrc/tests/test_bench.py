@@ -582,6 +582,66 @@ def test_a_wrong_command_line_is_told(words, said, capsys):
     assert said in capsys.readouterr().err
 
 
+def refuse_to_measure(monkeypatch):
+    def measuring(bench):
+        raise AssertionError("it is measuring")
+
+    monkeypatch.setattr(ceilings, "measure", measuring)
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_before_anything_is_measured(
+    tmp_path, capsys, monkeypatch
+):
+    refuse_to_measure(monkeypatch)
+    (tmp_path / "file").write_text("")
+    (tmp_path / "full/bench.json").mkdir(parents=True)
+    for out, said in (
+        (str(tmp_path / "file"), "File exists"),
+        (str(tmp_path / "file/inside"), "Not a directory"),
+        ("/proc/results", "No such file"),
+        (str(tmp_path / "full"), "bench.json is a folder"),
+    ):
+        assert program.main(["--device", "cpu", "--out", out]) == program.EXIT_MISUSED
+        err = capsys.readouterr().err
+        assert said in err
+        assert "--out" in err
+        assert "Traceback" not in err
+    assert os.listdir(str(tmp_path / "full")) == ["bench.json"]
+
+
+def test_a_disk_without_room_is_told_before_anything_is_measured(tmp_path, capsys, monkeypatch):
+    refuse_to_measure(monkeypatch)
+    # A file that takes nothing, as on a full disk, in the place of the one that is tried.
+    (tmp_path / "bench.json.part").symlink_to("/dev/full")
+    words = ["--device", "cpu", "--out", str(tmp_path)]
+    assert program.main(words) == program.EXIT_MISUSED
+    assert f"nothing can be written to {tmp_path}: No space left" in capsys.readouterr().err
+    assert os.listdir(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize("name", ["bench.md", "cpu-nms.png", "bench.json"])
+def test_what_cannot_be_written_later_is_one_sentence_and_leaves_no_part(
+    small, tmp_path, capsys, monkeypatch, name
+):
+    if name.endswith("png"):
+        pytest.importorskip("matplotlib")
+    real = os.replace
+
+    def full(part, path):
+        if os.path.basename(path) == name:
+            raise OSError(28, "No space left on device")
+        real(part, path)
+
+    monkeypatch.setattr(os, "replace", full)
+    words = ["--device", "cpu", "--quick", "--out", str(tmp_path), "--only", "cpu-nms"]
+    assert program.main(words) == program.EXIT_FAILED
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert f"error: {tmp_path / name} cannot be written: No space left on device" in said
+    assert "make room there or name another folder with --out" in said
+    assert [one for one in os.listdir(str(tmp_path)) if one.endswith(".part")] == []
+    assert (tmp_path / "bench.json").exists() == (name != "bench.json")
+
+
 @pytest.mark.parametrize("option", ["--device", "--only", "--out", "--compare", "--from"])
 @pytest.mark.parametrize("value", ["", " "])
 def test_an_empty_option_is_not_one_left_out(option, value, tmp_path, capsys, monkeypatch):

@@ -159,13 +159,22 @@ def main(words=None):
         if options.source is not None:
             folder = options.out if options.out != "." else os.path.dirname(options.source) or "."
             result = results.read(options.source)
+            results.prepare(folder)
         else:
             folder = options.out
+            results.prepare(folder)
             result = measured(options)
         print(publish(result, folder, old))
     except results.ResultsError as exc:
         say(f"python -m jetops.bench: error: {exc}")
         return EXIT_MISUSED
+    except results.WriteError as exc:
+        source = os.path.join(folder, results.FILE) if options.source is None else options.source
+        say(
+            f"python -m jetops.bench: error: {exc}; make room there or name another folder with --out. "
+            f"`python -m jetops.bench --from {source}` makes page and plots of what was saved before"
+        )
+        return EXIT_FAILED
     say(f"written to {folder}: {', '.join(sorted(os.listdir(folder)))}")
     failed = failures(result)
     for line in failed:

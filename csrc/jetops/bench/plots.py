@@ -1,8 +1,6 @@
 """The results as pictures: bars for each group, and a roofline for each device. By matplotlib."""
 
-import os
-
-from . import roofline
+from . import results, roofline
 
 MISSING = (
     "matplotlib is not installed, so the plots are left out; after `python -m pip install matplotlib`, "
@@ -73,11 +71,9 @@ def _save(figure, folder, name):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     FigureCanvasAgg(figure)
-    os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, name)
-    # matplotlib would write its version there; so the same results make the same bytes.
-    figure.savefig(path + ".part", format="png", dpi=DPI, metadata={"Software": "jetops.bench"})
-    os.replace(path + ".part", path)
+    with results.replacing(folder, name) as part:
+        # matplotlib would write its version there; so the same results make the same bytes.
+        figure.savefig(part, format="png", dpi=DPI, metadata={"Software": "jetops.bench"})
     return name
 
 

@@ -1,13 +1,45 @@
 """bench.json: what it holds, and how the groups of several runs come together in one."""
 
+import contextlib
 import json
 import os
 
 FILE = "bench.json"
+TRIED_BYTES = 2**18  # about what a whole run writes: a full disk takes an empty file
 
 
 class ResultsError(Exception):
     """A file of results cannot be read or does not fit; the text says what to do."""
+
+
+class WriteError(Exception):
+    """A file cannot be written, and nothing of it is left; the text says which and why."""
+
+
+def prepare(folder):
+    # type: (str) -> None
+    """Make the folder for results and see that a file can be written there.
+
+    Raises:
+        ResultsError: it cannot.
+    """
+    path = os.path.join(folder, FILE)
+    part = path + ".part"
+    try:
+        os.makedirs(folder, exist_ok=True)
+        if os.path.isdir(path):
+            raise ResultsError(f"{path} is a folder; move it away, or name another --out")
+        try:
+            with open(part, "wb") as stream:
+                stream.write(bytes(TRIED_BYTES))
+        finally:
+            with contextlib.suppress(OSError):
+                os.remove(part)
+    except OSError as exc:
+        raise ResultsError(
+            f"nothing can be written to {folder}: {exc.strerror}; name a folder with --out that can "
+            "be written to and has room"
+        ) from exc
 
 
 def read(path):
@@ -18,7 +50,7 @@ def read(path):
         ResultsError: there is none, or it is no such file.
     """
     try:
-        with open(path) as stream:
+        with open(path, encoding="utf-8") as stream:
             found = json.load(stream)
     except OSError as exc:
         raise ResultsError(f"{path} cannot be read: {exc.strerror}") from exc
@@ -71,14 +103,32 @@ def with_group(result, name, rows, about):
     return merged
 
 
+@contextlib.contextmanager
+def replacing(folder, name):
+    # type: (str, str) -> Iterator[str]
+    """The name to write a file under; it takes the file's place when all of it is there.
+
+    Raises:
+        WriteError: it cannot be written.
+    """
+    path = os.path.join(folder, name)
+    part = path + ".part"
+    try:
+        os.makedirs(folder, exist_ok=True)
+        yield part
+        os.replace(part, path)
+    except BaseException as exc:
+        with contextlib.suppress(OSError):
+            os.remove(part)
+        if isinstance(exc, OSError):
+            raise WriteError(f"{path} cannot be written: {exc.strerror or exc}") from exc
+        raise
+
+
 def write_text(folder, name, text):
     # type: (str, str, str) -> None
-    """Under a temporary name first, so that a reader never sees half of it."""
-    os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, name)
-    with open(path + ".part", "w") as stream:
+    with replacing(folder, name) as part, open(part, "w", encoding="utf-8") as stream:
         stream.write(text)
-    os.replace(path + ".part", path)
 
 
 def save(folder, result):
