@@ -79,6 +79,7 @@ def measure(python: str, wanted: Wanted) -> Path:
     require_jetops(program, wanted.out)
     console.step(f"measuring the operators with {program}")
     command: list[str | Path] = [program, "-m", "jetops.bench", *wanted.words]
+    before = _state(wanted.out / RESULTS)
     done = proc.run(command, cwd=wanted.out, capture=False)
     page = wanted.out / PAGE
     if done.status == MISUSED:
@@ -87,9 +88,24 @@ def measure(python: str, wanted: Wanted) -> Path:
         raise BenchError(
             "not all of jetops could be measured",
             why=f"`{shlex.join(map(str, command))}` ended with exit status {done.status}",
-            fix=f"see above; what was measured is in {wanted.out}",
+            fix=f"see above; {_saved(wanted.out / RESULTS, before)}",
         )
     return page
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    """Return what changes when the benchmark puts a new file in the place of an old one."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _saved(path: Path, before: tuple[int, int] | None) -> str:
+    if _state(path) in (None, before):
+        return "nothing of this run was saved"
+    return f"what was measured is in {path}"
 
 
 def results(out: Path) -> Any:

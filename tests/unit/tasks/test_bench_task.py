@@ -14,7 +14,8 @@ if sys.argv[1] == "-c":
 else:
     open("asked", "w").write("\\n".join(sys.argv[1:]))
     open("bench.md", "w").write("# page")
-    open("bench.json", "w").write('{{"rows": []}}')
+    if {saves}:
+        open("bench.json", "w").write('{{"rows": []}}')
     sys.exit({status})
 """
 BOTH = {"torch": ["2.7.1", ""], "jetops": ["0.1.0", ""]}
@@ -24,9 +25,11 @@ BOTH = {"torch": ["2.7.1", ""], "jetops": ["0.1.0", ""]}
 def interpreter(tmp_path):
     """Make a program that answers as an interpreter would; the real one is for integration."""
 
-    def make(found: object, status: int = 0) -> Path:
+    def make(found: object, status: int = 0, *, saves: bool = True) -> Path:
         path = tmp_path / "python"
-        text = STAND_IN.format(python=sys.executable, found=json.dumps(found), status=status)
+        text = STAND_IN.format(
+            python=sys.executable, found=json.dumps(found), status=status, saves=saves
+        )
         path.write_text(text)
         path.chmod(0o755)
         return path
@@ -129,3 +132,17 @@ def test_a_benchmark_that_fails_is_an_error(call, interpreter, status, code):
     ended, out, err = call("bench", "--ops", "--python", str(path))
     assert (ended, out) == (code, "")
     assert "error: " in err
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("saves", [False, True])
+def test_where_results_are_is_said_only_if_this_run_saved_some(
+    call, interpreter, folder, old, saves
+):
+    if old:
+        (folder / "out").mkdir()
+        (folder / "out/bench.json").write_text("{}")
+    path = interpreter(BOTH, 1, saves=saves)
+    _, _, err = call("bench", "--ops", "--python", str(path), "--out", "out")
+    assert ("what was measured is in out/bench.json" in err) == saves
+    assert ("nothing of this run was saved" in err) == (not saves)
