@@ -45,6 +45,10 @@ def row(group, case, contender, mode, us, spread=0.02, **more):
     return dict(made)
 
 
+def about(number):
+    return {"quick": False, "about": [], "remarks": [f"remark {number}"]}
+
+
 def result_of(rows, **more):
     found = {
         "machine": {"device": "A GPU", "torch": "2.11", "jetops": "0.1.0"},
@@ -331,7 +335,7 @@ def test_the_cpu_has_its_bar():
 
 def test_results_are_read_as_they_were_written(tmp_path):
     made = result_of(
-        [row("gelu", "a", "copy", "replay", 1.5), row("gelu", "b", "copy", "plain", None)]
+        [row("nms", "a", "copy", "replay", 1.5), row("nms", "b", "copy", "plain", None)]
     )
     results.save(str(tmp_path), made)
     assert results.read(str(tmp_path / "bench.json")) == made
@@ -343,13 +347,20 @@ def test_results_are_read_as_they_were_written(tmp_path):
 def test_a_group_that_runs_again_replaces_its_own_rows(tmp_path):
     machine = {"device": "A GPU"}
     first = results.begin(str(tmp_path), machine, only_some=True)
-    first = results.with_group(first, "gelu", [row("gelu", "a", "copy", "replay", 1.0)], {"n": 1})
-    first = results.with_group(first, "nms", [row("nms", "a", "copy", "replay", 2.0)], {"n": 2})
+    first = results.with_group(
+        first, "gelu", [row("gelu", "float32 1", "copy", "replay", 1.0)], about(1)
+    )
+    first = results.with_group(first, "nms", [row("nms", "a", "copy", "replay", 2.0)], about(2))
     results.save(str(tmp_path), first)
     again = results.begin(str(tmp_path), machine, only_some=True)
-    again = results.with_group(again, "gelu", [row("gelu", "b", "copy", "replay", 3.0)], {"n": 3})
-    assert [(one["group"], one["case"]) for one in again["rows"]] == [("nms", "a"), ("gelu", "b")]
-    assert again["groups"] == {"gelu": {"n": 3}, "nms": {"n": 2}}
+    again = results.with_group(
+        again, "gelu", [row("gelu", "float32 2", "copy", "replay", 3.0)], about(3)
+    )
+    assert [(one["group"], one["case"]) for one in again["rows"]] == [
+        ("nms", "a"),
+        ("gelu", "float32 2"),
+    ]
+    assert again["groups"] == {"gelu": about(3), "nms": about(2)}
     assert results.begin(str(tmp_path), machine, only_some=False)["rows"] == []
 
 
@@ -359,9 +370,16 @@ def test_groups_of_two_machines_are_not_mixed(tmp_path):
         results.begin(str(tmp_path), {"device": "another"}, only_some=True)
 
 
+def test_the_results_of_this_repository_can_be_read():
+    path = os.path.join(os.path.dirname(__file__), "../../docs/benchmarks/h200/bench.json")
+    if not os.path.exists(path):
+        pytest.skip("not in a checkout")
+    assert len(results.read(path)["rows"]) > 100
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(None, "cannot be read"), ("{", "is not JSON"), ("[1]", "has no machine and rows")],
+    [(None, "cannot be read"), ("{", "is not JSON"), ("[1]", "it has to be an object")],
 )
 def test_what_is_no_results_is_told(tmp_path, text, said, capsys):
     path = tmp_path / "some.json"
@@ -371,6 +389,85 @@ def test_what_is_no_results_is_told(tmp_path, text, said, capsys):
         results.read(str(path))
     assert program.main(["--from", str(path)]) == program.EXIT_MISUSED
     assert said in capsys.readouterr().err
+
+
+def damaged(path, value):
+    """The file's text with ``value`` at a path of keys, or without the last of them."""
+    made = json.loads(json.dumps(everything()))
+    *above, last = path
+    place = made
+    for key in above:
+        place = place[key]
+    if value is KeyError:
+        del place[last]
+    else:
+        place[last] = value
+    return json.dumps(made)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ((["machine"], None), "machine has to be an object"),
+        ((["machine"], KeyError), "it has no machine"),
+        ((["machine", "device"], KeyError), "machine has no device"),
+        ((["machine", "device"], None), "machine.device has to be text"),
+        ((["machine", "cores"], [1]), "machine.cores has to be text"),
+        ((["ceilings"], KeyError), "it has no ceilings"),
+        ((["ceilings"], []), "ceilings has to be an object"),
+        ((["ceilings", "cuda"], 1), "ceilings.cuda has to be an object"),
+        ((["ceilings", "cuda", "copy_gbps"], 0), "ceilings.cuda.copy_gbps has to be a number"),
+        ((["ceilings", "cuda", "fma_gflops"], 0.0), "ceilings.cuda.fma_gflops has to be"),
+        ((["ceilings", "cuda", "fma_gflops"], 5e-324), "ceilings.cuda.fma_gflops has to be"),
+        ((["ceilings", "cuda", "cached_gbps"], "x"), "ceilings.cuda.cached_gbps has to be"),
+        ((["ceilings", "cuda", "fma_how"], KeyError), "ceilings.cuda has no fma_how"),
+        ((["groups"], [1]), "groups has to be an object"),
+        ((["groups", "nms"], None), "groups.nms has to be an object"),
+        ((["groups", "nms", "quick"], "no"), "groups.nms.quick has to be true or false"),
+        ((["groups", "nms", "remarks"], "a"), "groups.nms.remarks has to be a list"),
+        ((["groups", "nms", "about", 0], 3), "groups.nms.about[0] has to be text"),
+        ((["groups", "nms", "failed"], 3), "groups.nms.failed has to be text"),
+        ((["rows"], {}), "rows has to be a list"),
+        ((["rows", 2], "a row"), "rows[2] has to be an object"),
+        ((["rows", 2, "us"], KeyError), "rows[2] has no us"),
+        ((["rows", 2, "us"], "3"), "rows[2]: us, low and high have to be numbers"),
+        ((["rows", 2, "us"], True), "rows[2]: us, low and high have to be numbers"),
+        ((["rows", 2, "low"], None), "rows[2]: us, low and high have to be numbers"),
+        ((["rows", 2, "high"], 10**400), "rows[2]: us, low and high have to be numbers"),
+        ((["rows", 2, "mode"], ["replay"]), "rows[2].mode has to be text"),
+        ((["rows", 2, "note"], "\ud800"), "rows[2].note has half of a character"),
+        ((["rows", 2, "bytes"], -1), "rows[2].bytes has to be a number of at least 0"),
+        ((["rows", 2, "op"], "nms"), "rows[2]: op is there, so bytes, operations and"),
+        ((["rows", 47, "case"], "float32 many"), "rows[47].case is none of the group gelu"),
+        ((["rows", 2, "group"], "dropout"), "rows[2].case is none of the group dropout"),
+        ((["rows", 2, "us"], float("nan")), "NaN is no number there"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--from", "--compare", "--only"])
+def test_damaged_results_are_told_with_their_place_before_anything_is_measured(
+    text, said, option, tmp_path, capsys, monkeypatch
+):
+    refuse_to_measure(monkeypatch)
+    path = tmp_path / "bench.json"
+    path.write_text(damaged(*text))
+    words = {
+        "--from": ["--from", str(path)],
+        "--compare": ["--device", "cpu", "--compare", str(path)],
+        "--only": ["--device", "cpu", "--only", "gelu"],
+    }[option]
+    assert program.main(words + ["--out", str(tmp_path)]) == program.EXIT_MISUSED
+    err = capsys.readouterr().err
+    assert said in err
+    assert str(path) in err
+    assert len(err.splitlines()) == 1
+    assert os.listdir(str(tmp_path)) == ["bench.json"]
+
+
+def test_deep_nesting_is_told(tmp_path, capsys):
+    path = tmp_path / "deep.json"
+    path.write_text("[" * 200000)
+    assert program.main(["--from", str(path)]) == program.EXIT_MISUSED
+    assert f"{path} is nested too deeply" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------- page, comparison, plots
