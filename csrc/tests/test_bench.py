@@ -574,6 +574,30 @@ def test_page_and_plots_are_made_again_from_results(tmp_path, capsys):
     assert capsys.readouterr().out.startswith("# jetops on A GPU")
 
 
+@pytest.mark.parametrize("out", [[], ["--out", "."], ["--out", "there"]])
+def test_a_page_made_again_lies_beside_its_results_or_in_the_named_folder(
+    out, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plots, "available", lambda: False)
+    results.save("here", everything())
+    assert program.main(["--from", os.path.join("here", "bench.json")] + out) == 0
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("bench.md")] == [
+        os.path.normpath(os.path.join((out or ["", "here"])[1], "bench.md"))
+    ]
+
+
+@pytest.mark.parametrize("words", [["--only", "gelu"], ["--quick"], ["--device", "cpu"]])
+def test_what_measures_nothing_takes_no_options_of_measuring(words, tmp_path, capsys):
+    results.save(str(tmp_path), everything())
+    with pytest.raises(SystemExit) as left:
+        program.main(["--from", str(tmp_path / "bench.json")] + words)
+    assert left.value.code == program.EXIT_MISUSED
+    said = f"{words[0]} says how to measure, and --from measures nothing"
+    assert said in capsys.readouterr().err
+    assert os.listdir(str(tmp_path)) == ["bench.json"]
+
+
 def test_without_matplotlib_the_page_is_written_and_one_sentence_says_what_is_missing(
     tmp_path, capsys, monkeypatch
 ):

@@ -63,11 +63,13 @@ def parsed(words):
     # type: (Optional[List[str]]) -> argparse.Namespace
     parser = argparse.ArgumentParser(prog="python -m jetops.bench", description=__doc__)
     default = "cuda" if torch.cuda.is_available() else "cpu"
-    parser.add_argument("--device", default=default, help=f"default here: {default}")
+    parser.add_argument("--device", help=f"default here: {default}")
     parser.add_argument("--only", help="groups, with commas, of " + ", ".join(GROUPS))
     parser.add_argument("--quick", action="store_true", help="fewer samples and cases")
     parser.add_argument(
-        "--out", default=".", help="folder for the results; with --only, other groups there stay"
+        "--out",
+        help="folder for the results (default: this one, or that of --from); with --only, other groups "
+        "there stay",
     )
     parser.add_argument("--compare", metavar="OLD.json", help="show changes since that run")
     parser.add_argument(
@@ -87,6 +89,20 @@ def parsed(words):
         if value is not None and not value.strip():
             # It may have been meant to be a shell variable; another default would be a surprise.
             parser.error(f"{option} is empty; leave it out or give a value")
+    if options.source is not None:
+        for option, value in (
+            ("--device", options.device),
+            ("--only", options.only),
+            ("--quick", options.quick),
+        ):
+            if value:
+                parser.error(
+                    f"{option} says how to measure, and --from measures nothing; leave out one"
+                )
+        options.out = options.out or os.path.dirname(options.source) or "."
+        return options
+    options.out = options.out or "."
+    options.device = options.device or default
     try:
         options.device = torch.device(options.device)
     except RuntimeError:
@@ -96,7 +112,7 @@ def parsed(words):
     unknown = [name for name in options.names if name not in known]
     if unknown:
         parser.error(f"no group {unknown[0]} on {options.device}; there are {', '.join(known)}")
-    if options.device.type == "cuda" and not torch.cuda.is_available() and not options.source:
+    if options.device.type == "cuda" and not torch.cuda.is_available():
         parser.error("torch sees no GPU here; --device cpu measures what makes sense without one")
     return options
 
@@ -137,14 +153,17 @@ def _run_one(group, bench, quick):
     return about
 
 
-def publish(result, folder, old):
-    # type: (dict, str, Optional[dict]) -> str
-    """Write page and plots; returns the page. ``old`` are results to compare with."""
+def publish(result, folder, source, old):
+    # type: (dict, str, str, Optional[dict]) -> str
+    """Write page and plots; returns the page.
+
+    ``source`` is the file of the results, ``old`` are other ones to compare with.
+    """
     drawn = []
     if plots.available():
         drawn = plots.draw(result, folder)
     else:
-        say(plots.MISSING.format(path=os.path.join(folder, results.FILE)))
+        say(plots.MISSING.format(path=source))
     page = report.page(result, drawn, report.comparison(old, result) if old else "")
     results.write_text(folder, "bench.md", page)
     return page
@@ -153,29 +172,24 @@ def publish(result, folder, old):
 def main(words=None):
     # type: (Optional[List[str]]) -> int
     options = parsed(words)
+    source = options.source or os.path.join(options.out, results.FILE)
     try:
         # Now, and not after minutes of work, which may write to this very file.
         old = None if options.compare is None else results.read(options.compare)
-        if options.source is not None:
-            folder = options.out if options.out != "." else os.path.dirname(options.source) or "."
-            result = results.read(options.source)
-            results.prepare(folder)
-        else:
-            folder = options.out
-            results.prepare(folder)
-            result = measured(options)
-        print(publish(result, folder, old))
+        result = None if options.source is None else results.read(options.source)
+        results.prepare(options.out)
+        result = result or measured(options)
+        print(publish(result, options.out, source, old))
     except results.ResultsError as exc:
         say(f"python -m jetops.bench: error: {exc}")
         return EXIT_MISUSED
     except results.WriteError as exc:
-        source = os.path.join(folder, results.FILE) if options.source is None else options.source
         say(
             f"python -m jetops.bench: error: {exc}; make room there or name another folder with --out. "
             f"`python -m jetops.bench --from {source}` makes page and plots of what was saved before"
         )
         return EXIT_FAILED
-    say(f"written to {folder}: {', '.join(sorted(os.listdir(folder)))}")
+    say(f"written to {options.out}: {', '.join(sorted(os.listdir(options.out)))}")
     failed = failures(result)
     for line in failed:
         say(f"python -m jetops.bench: error: {line}")
