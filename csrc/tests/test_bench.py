@@ -694,11 +694,31 @@ def test_an_operator_of_ours_that_cannot_run_fails_the_run():
         (["--device", "cpu", "--only", "nms"], "no group nms on cpu"),
         (["--device", "cpu", "--only", "gelu,nonsense"], "no group nonsense on cpu"),
         (["--device", "nonsense"], "no device nonsense"),
+        (["--device", "meta"], "no device meta; it is cuda, cuda:0, ... or cpu"),
+        (["--device", "mps:0"], "no device mps:0"),
+        (["--device", "cpu:1"], "no device cpu:1"),
+        (["--device", "cuda:"], "no device cuda:"),
     ],
 )
 def test_a_wrong_command_line_is_told(words, said, capsys):
     with pytest.raises(SystemExit) as left:
         program.main(words)
+    assert left.value.code == program.EXIT_MISUSED
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("word", "count", "said"),
+    [
+        ("cuda", 0, "torch sees no GPU here; --device cpu measures"),
+        ("cuda:2", 2, "no device cuda:2; GPUs that torch sees here: 2"),
+    ],
+)
+def test_a_gpu_that_is_not_there_is_told(word, count, said, capsys, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    with pytest.raises(SystemExit) as left:
+        program.main(["--device", word])
     assert left.value.code == program.EXIT_MISUSED
     assert said in capsys.readouterr().err
 

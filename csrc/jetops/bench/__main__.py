@@ -6,6 +6,7 @@ Writes bench.json, bench.md and, where matplotlib is installed, plots.
 import argparse
 import os
 import platform
+import re
 import sys
 import time
 import traceback
@@ -79,6 +80,24 @@ def parsed(words):
         help="measure nothing: make page and plots of these results again, beside them or in --out",
     )
     options = parser.parse_args(words)
+    _refuse_empty(parser, options)
+    if options.source is not None:
+        _refuse_measuring(parser, options)
+        options.out = options.out or os.path.dirname(options.source) or "."
+        return options
+    options.out = options.out or "."
+    options.device = _device(parser, options.device or default)
+    known = groups_for(options.device)
+    options.names = known if options.only is None else options.only.split(",")
+    unknown = [name for name in options.names if name not in known]
+    if unknown:
+        parser.error(f"no group {unknown[0]} on {options.device}; there are {', '.join(known)}")
+    return options
+
+
+def _refuse_empty(parser, options):
+    # type: (argparse.ArgumentParser, argparse.Namespace) -> None
+    """It may have been meant to be a shell variable; the default would be a surprise."""
     for option, value in (
         ("--device", options.device),
         ("--only", options.only),
@@ -87,34 +106,35 @@ def parsed(words):
         ("--from", options.source),
     ):
         if value is not None and not value.strip():
-            # It may have been meant to be a shell variable; another default would be a surprise.
             parser.error(f"{option} is empty; leave it out or give a value")
-    if options.source is not None:
-        for option, value in (
-            ("--device", options.device),
-            ("--only", options.only),
-            ("--quick", options.quick),
-        ):
-            if value:
-                parser.error(
-                    f"{option} says how to measure, and --from measures nothing; leave out one"
-                )
-        options.out = options.out or os.path.dirname(options.source) or "."
-        return options
-    options.out = options.out or "."
-    options.device = options.device or default
-    try:
-        options.device = torch.device(options.device)
-    except RuntimeError:
-        parser.error(f"no device {options.device}; it is cuda, cuda:0, ... or cpu")
-    known = groups_for(options.device)
-    options.names = known if options.only is None else options.only.split(",")
-    unknown = [name for name in options.names if name not in known]
-    if unknown:
-        parser.error(f"no group {unknown[0]} on {options.device}; there are {', '.join(known)}")
-    if options.device.type == "cuda" and not torch.cuda.is_available():
+
+
+def _refuse_measuring(parser, options):
+    # type: (argparse.ArgumentParser, argparse.Namespace) -> None
+    for option, value in (
+        ("--device", options.device),
+        ("--only", options.only),
+        ("--quick", options.quick),
+    ):
+        if value:
+            parser.error(
+                f"{option} says how to measure, and --from measures nothing; leave out one"
+            )
+
+
+def _device(parser, word):
+    # type: (argparse.ArgumentParser, str) -> torch.device
+    """torch knows more devices than there are kernels for."""
+    if not re.match(r"(cpu|cuda(:[0-9]{1,3})?)\Z", word):
+        parser.error(f"no device {word}; it is cuda, cuda:0, ... or cpu")
+    if word == "cpu":
+        return torch.device(word)
+    if not torch.cuda.is_available():
         parser.error("torch sees no GPU here; --device cpu measures what makes sense without one")
-    return options
+    index = int(word.partition(":")[2] or 0)
+    if index >= torch.cuda.device_count():
+        parser.error(f"no device {word}; GPUs that torch sees here: {torch.cuda.device_count()}")
+    return torch.device(word)
 
 
 def measured(options):
