@@ -571,7 +571,10 @@ def test_page_and_plots_are_made_again_from_results(tmp_path, capsys):
     assert (tmp_path / "bench.json").read_bytes() == before
     assert "![gelu](gelu.png)" in (tmp_path / "bench.md").read_text()
     assert (tmp_path / "gelu.png").exists()
-    assert capsys.readouterr().out.startswith("# jetops on A GPU")
+    told = capsys.readouterr()
+    assert told.out.startswith("# jetops on A GPU")
+    written = sorted(name for name in os.listdir(str(tmp_path)) if name != "bench.json")
+    assert told.err.splitlines()[-1] == f"written to {tmp_path}: {', '.join(written)}"
 
 
 @pytest.mark.parametrize("out", [[], ["--out", "."], ["--out", "there"]])
@@ -626,7 +629,11 @@ def small(monkeypatch):
 
 def test_groups_can_run_apart_into_one_folder(small, tmp_path, capsys):
     words = ["--device", "cpu", "--quick", "--out", str(tmp_path)]
+    (tmp_path / "notes.txt").write_text("somebody's own")
     assert program.main(words + ["--only", "cpu-nms"]) == 0
+    drawn = "bench.md, cpu-nms.png" if plots.available() else "bench.md"
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"written to {tmp_path}: bench.json, {drawn}"
     assert program.main(words + ["--only", "gelu"]) == 0
     found = json.loads((tmp_path / "bench.json").read_text())
     assert {one["group"] for one in found["rows"]} == {"cpu-nms", "gelu"}

@@ -19,6 +19,7 @@ from . import ceilings, cpu_nms, dropout, gelu, ingest, nms, plots, report, resu
 from .measure import Bench, say
 
 GROUPS = {module.NAME: module for module in (nms, gelu, dropout, ingest, cpu_nms)}
+PAGE = "bench.md"
 EXIT_FAILED = 1
 EXIT_MISUSED = 2
 
@@ -125,7 +126,7 @@ def _refuse_measuring(parser, options):
 def _device(parser, word):
     # type: (argparse.ArgumentParser, str) -> torch.device
     """torch knows more devices than there are kernels for."""
-    if not re.match(r"(cpu|cuda(:[0-9]{1,3})?)\Z", word):
+    if not re.match(r"(cpu|cuda(:(0|[1-9][0-9]{0,2}))?)\Z", word):
         parser.error(f"no device {word}; it is cuda, cuda:0, ... or cpu")
     if word == "cpu":
         return torch.device(word)
@@ -174,8 +175,8 @@ def _run_one(group, bench, quick):
 
 
 def publish(result, folder, source, old):
-    # type: (dict, str, str, Optional[dict]) -> str
-    """Write page and plots; returns the page.
+    # type: (dict, str, str, Optional[dict]) -> Tuple[str, List[str]]
+    """Write page and plots; returns the page, and the names of the files.
 
     ``source`` is the file of the results, ``old`` are other ones to compare with.
     """
@@ -185,8 +186,8 @@ def publish(result, folder, source, old):
     else:
         say(plots.MISSING.format(path=source))
     page = report.page(result, drawn, report.comparison(old, result) if old else "")
-    results.write_text(folder, "bench.md", page)
-    return page
+    results.write_text(folder, PAGE, page)
+    return page, drawn + [PAGE]
 
 
 def main(words=None):
@@ -199,7 +200,8 @@ def main(words=None):
         result = None if options.source is None else results.read(options.source)
         results.prepare(options.out)
         result = result or measured(options)
-        print(publish(result, options.out, source, old))
+        page, written = publish(result, options.out, source, old)
+        print(page)
     except results.ResultsError as exc:
         say(f"python -m jetops.bench: error: {exc}")
         return EXIT_MISUSED
@@ -209,7 +211,8 @@ def main(words=None):
             f"`python -m jetops.bench --from {source}` makes page and plots of what was saved before"
         )
         return EXIT_FAILED
-    say(f"written to {options.out}: {', '.join(sorted(os.listdir(options.out)))}")
+    written += [results.FILE] if options.source is None else []
+    say(f"written to {options.out}: {', '.join(sorted(written))}")
     failed = failures(result)
     for line in failed:
         say(f"python -m jetops.bench: error: {line}")
