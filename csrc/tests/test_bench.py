@@ -4,6 +4,8 @@ import json
 import math
 import os
 import struct
+import subprocess
+import sys
 import time
 
 import pytest
@@ -667,6 +669,43 @@ def test_a_run_is_compared_with_what_its_folder_held_before(small, tmp_path, cap
     count = len(past["rows"])
     said = f"{count} times compared, {count} changed beyond the spread of both runs"
     assert said in capsys.readouterr().out
+
+
+INTERRUPTED = """
+import os, signal, sys
+from jetops.bench import __main__ as program
+from jetops.bench import ceilings, cpu_nms, gelu
+
+ceilings.CPU_COPIED_BYTES, ceilings.CPU_MATRIX_SIDE = 2**20, 64
+cpu_nms.QUICK_COUNTS = (60,)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+gelu.run = lambda bench: os.kill(os.getpid(), signal.SIGINT)
+sys.exit(program.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("only", "said"),
+    [
+        ("cpu-nms,gelu", "interrupted; cpu-nms of this run is in"),
+        ("gelu,cpu-nms", "interrupted; nothing of this run is in"),
+    ],
+)
+def test_ctrl_c_is_no_traceback_and_leaves_the_groups_that_ended(tmp_path, only, said):
+    words = ["--device", "cpu", "--quick", "--only", only, "--out", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED] + words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+    )
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.splitlines()[-1].endswith(f"{said} {tmp_path / 'bench.json'}")
+    assert "Traceback" not in done.stderr
+    ended = ["bench.json"] if only.startswith("cpu-nms") else []
+    assert os.listdir(str(tmp_path)) == ended
+    for name in ended:
+        assert set(results.read(str(tmp_path / name))["groups"]) == {"cpu-nms"}
 
 
 def test_a_group_that_breaks_off_leaves_the_others_and_fails_the_run(

@@ -22,6 +22,7 @@ GROUPS = {module.NAME: module for module in (nms, gelu, dropout, ingest, cpu_nms
 PAGE = "bench.md"
 EXIT_FAILED = 1
 EXIT_MISUSED = 2
+EXIT_INTERRUPTED = 130
 
 
 def groups_for(device):
@@ -138,9 +139,9 @@ def _device(parser, word):
     return torch.device(word)
 
 
-def measured(options):
-    # type: (argparse.Namespace) -> dict
-    """Run the groups. Each one's rows are on the disk as soon as it ends."""
+def measured(options, saved):
+    # type: (argparse.Namespace, List[str]) -> dict
+    """Run the groups. Each one's rows are on the disk, and its name in ``saved``, as soon as it ends."""
     bench = Bench(options.device, options.quick)
     result = results.begin(options.out, machine(options.device), only_some=options.only is not None)
     for index, name in enumerate(options.names):
@@ -154,6 +155,7 @@ def measured(options):
         rows = [dict(row._asdict()) for row in own.rows]
         result = results.with_group(result, name, rows, about)
         results.save(options.out, result)
+        saved.append(name)
         say(f"         {name} took {about['seconds']:.0f} s")
     return result
 
@@ -194,12 +196,13 @@ def main(words=None):
     # type: (Optional[List[str]]) -> int
     options = parsed(words)
     source = options.source or os.path.join(options.out, results.FILE)
+    saved = []  # type: List[str]
     try:
         # Now, and not after minutes of work, which may write to this very file.
         old = None if options.compare is None else results.read(options.compare)
         result = None if options.source is None else results.read(options.source)
         results.prepare(options.out)
-        result = result or measured(options)
+        result = result or measured(options, saved)
         page, written = publish(result, options.out, source, old)
         print(page)
     except results.ResultsError as exc:
@@ -211,6 +214,10 @@ def main(words=None):
             f"`python -m jetops.bench --from {source}` makes page and plots of what was saved before"
         )
         return EXIT_FAILED
+    except KeyboardInterrupt:
+        kept = f"{', '.join(saved)} of this run" if saved else "nothing of this run"
+        say(f"python -m jetops.bench: interrupted; {kept} is in {source}")
+        return EXIT_INTERRUPTED
     written += [results.FILE] if options.source is None else []
     say(f"written to {options.out}: {', '.join(sorted(written))}")
     failed = failures(result)
