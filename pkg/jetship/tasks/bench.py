@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,6 +91,7 @@ def bench(
     if ops:
         from jetship.bench.operators import Wanted
 
+        _refuse_of_targets(asked, given, known, wheel=wheel, project=project, deploy=deploy)
         older = Path(compare) if compare else None
         wanted = Wanted(Path(out or Path(dist) / "bench"), only, older, quick)
         _measure_operators(python or sys.executable, wanted, json=json)
@@ -143,6 +145,26 @@ def _refuse_of_ops(**given: object) -> None:
         raise ConfigError(
             f"{' and '.join(names)} {'goes' if len(names) == 1 else 'go'} with --ops",
             fix=f"invoke bench --ops {names[0]} ...",
+        )
+
+
+def _refuse_of_targets(*records: Asked | Given | Known, deploy: str, **given: str) -> None:
+    """The operators are timed on this machine, for no target and with no parts of one."""
+    names = [
+        field.name
+        for record in records
+        for field in fields(record)
+        if getattr(record, field.name) != field.default
+    ]
+    names += [name for name, value in given.items() if value]
+    names += ["deploy"] if deploy != str(DEPLOY_FILE) else []
+    if names:
+        options = [f"--{name.replace('_', '-')}" for name in names]
+        verb = "goes" if len(names) == 1 else "go"
+        raise ConfigError(
+            f"{' and '.join(options)} {verb} with --build or --check",
+            why="--ops times the operators on this machine, with the interpreter of --python",
+            fix="leave out what names targets, their parts, a wheel or a project",
         )
 
 

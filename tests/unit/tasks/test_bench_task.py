@@ -109,6 +109,11 @@ def test_where_torch_is_there_only_the_second_command_is_named(call, interpreter
         (("--ops", "--check"), "bench measures one thing"),
         (("--build", "--quick", "--out", "x"), "--quick and --out go with --ops"),
         (("--check", "--python", "python3"), "--python goes with --ops"),
+        (("--ops", "--arch", "6.2"), "--arch goes with --build or --check"),
+        (
+            ("--ops", "--wheel", "a.whl", "--cuda-home", "x", "--deploy", "b.yaml"),
+            "--cuda-home and --wheel and --deploy go with --build or --check",
+        ),
         (("--ops", "--python", "no-such-python"), "there is no program no-such-python"),
         (("--ops", "--compare", "no.json"), "there is no file no.json"),
     ],
