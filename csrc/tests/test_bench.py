@@ -825,6 +825,8 @@ def test_what_cannot_be_written_later_is_one_sentence_and_leaves_no_part(
     said = capsys.readouterr().err.splitlines()[-1]
     assert f"error: {tmp_path / name} cannot be written: No space left on device" in said
     assert "make room there or name another folder with --out" in said
+    assert ("nothing of this run was saved" in said) == (name == "bench.json")
+    assert ("--from" in said) == (name != "bench.json")
     assert [one for one in os.listdir(str(tmp_path)) if one.endswith(".part")] == []
     assert (tmp_path / "bench.json").exists() == (name != "bench.json")
 

@@ -209,9 +209,10 @@ def main(words=None):
         say(f"python -m jetops.bench: error: {exc}")
         return EXIT_MISUSED
     except results.WriteError as exc:
+        again = f"; after that, `python -m jetops.bench --from {source}` makes page and plots"
         say(
-            f"python -m jetops.bench: error: {exc}; make room there or name another folder with --out. "
-            f"`python -m jetops.bench --from {source}` makes page and plots of what was saved before"
+            f"python -m jetops.bench: error: {exc}; make room there or name another folder with --out"
+            + (again if saved or options.source is not None else "; nothing of this run was saved")
         )
         return EXIT_FAILED
     except KeyboardInterrupt:
