@@ -66,11 +66,15 @@ inline GeluArguments check_gelu(const char* op, const at::Tensor& x,
   return arguments;
 }
 
+inline void check_gradient_sizes(const char* op, const at::Tensor& grad_y, const at::Tensor& x) {
+  TORCH_CHECK(grad_y.sizes() == x.sizes(), "jetops::", op, ": grad_y must have the sizes of x, ",
+              x.sizes(), ", got ", grad_y.sizes(), ".");
+}
+
 inline void check_gradient(const char* op, const at::Tensor& grad_y, const at::Tensor& x) {
   check_same_device(op, "grad_y", grad_y, "x", x);
   check_same_dtype(op, "grad_y", grad_y, "x", x);
-  TORCH_CHECK(grad_y.sizes() == x.sizes(), "jetops::", op, ": grad_y must have the sizes of x, ",
-              x.sizes(), ", got ", grad_y.sizes(), ".");
+  check_gradient_sizes(op, grad_y, x);
   check_contiguous(op, "grad_y", grad_y);
 }
 
@@ -79,23 +83,35 @@ struct DropoutArguments {
   int64_t rows, columns;
 };
 
+inline void check_bias_sizes(const char* op, const at::Tensor& x, const at::Tensor& bias) {
+  TORCH_CHECK(x.dim() >= 1 && bias.dim() == 1 && bias.size(0) == x.size(-1), "jetops::", op,
+              ": bias must have sizes [C] with C the last size of x, got ", bias.sizes(),
+              " for an x of sizes ", x.sizes(), ".");
+}
+
+inline void check_seed(const char* op, const at::Tensor& seed) {
+  TORCH_CHECK(seed.scalar_type() == at::kLong && seed.dim() == 1 && seed.size(0) == 2, "jetops::",
+              op, ": seed must be int64 of sizes [2], got ", at::toString(seed.scalar_type()),
+              " of sizes ", seed.sizes(), ".");
+}
+
+inline void check_probability(const char* op, double p) {
+  TORCH_CHECK(p >= 0.0 && p <= 1.0, "jetops::", op,
+              ": p must be a number within [0, 1], got ", p, ".");
+}
+
 inline DropoutArguments check_bias_gelu_dropout(const char* op, const at::Tensor& x,
                                                 const at::Tensor& bias, const at::Tensor& seed,
                                                 double p, const std::string& approximate) {
   const GeluArguments gelu = check_gelu(op, x, approximate);
   check_same_device(op, "bias", bias, "x", x);
   check_same_dtype(op, "bias", bias, "x", x);
-  TORCH_CHECK(x.dim() >= 1 && bias.dim() == 1 && bias.size(0) == x.size(-1), "jetops::", op,
-              ": bias must have sizes [C] with C the last size of x, got ", bias.sizes(),
-              " for an x of sizes ", x.sizes(), ".");
+  check_bias_sizes(op, x, bias);
   check_contiguous(op, "bias", bias);
   check_same_device(op, "seed", seed, "x", x);
-  TORCH_CHECK(seed.scalar_type() == at::kLong && seed.dim() == 1 && seed.size(0) == 2, "jetops::",
-              op, ": seed must be int64 of sizes [2], got ", at::toString(seed.scalar_type()),
-              " of sizes ", seed.sizes(), ".");
+  check_seed(op, seed);
   check_contiguous(op, "seed", seed);
-  TORCH_CHECK(p >= 0.0 && p <= 1.0, "jetops::", op,
-              ": p must be a number within [0, 1], got ", p, ".");
+  check_probability(op, p);
   const int64_t columns = bias.size(0);
   return {gelu.dtype, gelu.form, columns == 0 ? 0 : x.numel() / columns, columns};
 }
@@ -115,6 +131,12 @@ inline void check_nms_sizes(const char* op, const at::Tensor& boxes, const at::T
               JETOPS_NMS_MAX_BOXES, " boxes, got ", n, "; keep the best of them first.");
 }
 
+inline void check_iou_threshold(const char* op, double iou_threshold) {
+  TORCH_CHECK(std::isfinite(iou_threshold) && iou_threshold >= 0.0 && iou_threshold <= 1.0,
+              "jetops::", op, ": iou_threshold must be a finite number within [0, 1], got ",
+              iou_threshold, ".");
+}
+
 // The dtype of scores and attn_map.
 inline int check_nms(const char* op, const at::Tensor& boxes, const at::Tensor& scores,
                      const at::Tensor& attn_map, double iou_threshold) {
@@ -127,9 +149,7 @@ inline int check_nms(const char* op, const at::Tensor& boxes, const at::Tensor& 
   check_contiguous(op, "boxes", boxes);
   check_contiguous(op, "scores", scores);
   check_contiguous(op, "attn_map", attn_map);
-  TORCH_CHECK(std::isfinite(iou_threshold) && iou_threshold >= 0.0 && iou_threshold <= 1.0,
-              "jetops::", op, ": iou_threshold must be a finite number within [0, 1], got ",
-              iou_threshold, ".");
+  check_iou_threshold(op, iou_threshold);
   return dtype;
 }
 

@@ -3,6 +3,11 @@
 #pragma once
 
 #include <torch/library.h>
+#include <torch/version.h>
+
+#define JETOPS_TORCH_FROM(major, minor) \
+  (TORCH_VERSION_MAJOR > (major) ||     \
+   (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
 
 #ifndef JETOPS_NAMESPACE
 #define JETOPS_NAMESPACE jetops

@@ -1,11 +1,5 @@
 // The operators' schemas. What they compute is said in jetops/ops.py and jetops/reference.py.
-#include <torch/version.h>
-
 #include "names.h"
-
-#define JETOPS_TORCH_FROM(major, minor) \
-  (TORCH_VERSION_MAJOR > (major) ||     \
-   (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
 
 namespace {
 

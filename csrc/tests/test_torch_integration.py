@@ -330,6 +330,53 @@ def test_meta_tensors_have_the_results_of_real_ones(name):
                 assert (other.dtype, other.requires_grad) == (one.dtype, one.requires_grad)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_one_meta_tensor_among_others_is_refused(device, name):
+    """The dispatcher takes it for a call with meta tensors, and the others' results have no data."""
+    arguments, named = calls_of(name, device, torch.float32)[0]
+    places = [place for place, value in enumerate(arguments) if torch.is_tensor(value)]
+    for place in places if len(places) > 1 else []:
+        mixed = list(arguments)
+        mixed[place] = mixed[place].to("meta")
+        with pytest.raises(RuntimeError, match=f"jetops::{name}: .* must be on the same device as"):
+            getattr(torch.ops.jetops, name)(*mixed, **named)
+
+
+def test_a_refused_meta_tensor_is_named():
+    x, bias = torch.zeros(2, 4), torch.zeros(4, device="meta")
+    message = r"bias must be on the same device as x \(cpu\), got meta"
+    with pytest.raises(RuntimeError, match=message):
+        jetops.bias_gelu_dropout(x, bias)
+    seed = torch.zeros(2, dtype=torch.int64, device="meta")
+    with pytest.raises(RuntimeError, match=message.replace("bias", "seed")):
+        jetops.bias_gelu_dropout(x, torch.zeros(4), seed=seed)
+
+
+def meta(*sizes):
+    return torch.empty(sizes, device="meta")
+
+
+def test_sizes_and_limits_hold_for_meta_tensors_too():
+    seed = torch.empty(2, dtype=torch.int64, device="meta")
+    count = 16385
+    for call, message in [
+        (lambda: jetops.gelu(meta(2), "exact"), 'approximate must be "none" or "tanh"'),
+        (lambda: torch.ops.jetops.gelu_backward(meta(3), meta(2)), "must have the sizes of x"),
+        (lambda: jetops.bias_gelu_dropout(meta(2, 4), meta(5), seed=seed), "bias must have sizes"),
+        (lambda: jetops.bias_gelu_dropout(meta(2), meta(2), seed=meta(2)), "seed must be int64"),
+        (lambda: jetops.bias_gelu_dropout(meta(2), meta(2), 1.5), "p must be a number within"),
+        (lambda: jetops.fused_attn_nms(meta(9, 5), meta(9), meta(9, 9), 0.5), "boxes must have"),
+        (lambda: jetops.fused_attn_nms(meta(9, 4), meta(8), meta(9, 9), 0.5), "scores must have"),
+        (lambda: jetops.fused_attn_nms(meta(9, 4), meta(9), meta(9, 9), 1.5), "iou_threshold must"),
+        (
+            lambda: jetops.fused_attn_nms(meta(count, 4), meta(count), meta(count, count), 0.5),
+            "boxes must hold at most 16384 boxes, got 16385",
+        ),
+    ]:
+        with pytest.raises(RuntimeError, match=message):
+            call()
+
+
 def test_inference_mode(device):
     model, inputs = detector_and_inputs(device)
     expected = model(*inputs)
