@@ -1,9 +1,11 @@
 """``python -m jetops.selftest``: each operator against its reference, on the CPU and on every GPU.
 
-Prints one JSON object and exits with 0 only if every check passed. Small sizes on purpose: it
-has to end in seconds under emulation too.
+Prints one JSON object and exits with 0 only if every check passed. ``max_error`` is the largest error
+in units of what is allowed, so 1 is the limit; ``mismatches`` counts elements. Small sizes on purpose:
+it has to end in seconds under emulation too.
 """
 
+import argparse
 import json
 import platform
 import sys
@@ -201,8 +203,17 @@ def run():
     }
 
 
-def main():
-    # type: () -> int
+def main(arguments=None):
+    # type: (Optional[list]) -> int
+    """``arguments`` of the command line, by default those of this process."""
+    parser = argparse.ArgumentParser(
+        prog="python -m jetops.selftest",
+        description="Compares each operator with its reference, on the CPU and on every GPU, and "
+        "prints one JSON object. There, max_error is the largest error in units of what is allowed "
+        "(1 is the limit), and mismatches counts elements that differ.",
+        epilog="Exit code: 0 if every check passed, 1 if one failed, 2 for a wrong argument.",
+    )
+    parser.parse_args(arguments)
     report = run()
     print(json.dumps(report))
     return 0 if report["ok"] else 1

@@ -95,3 +95,13 @@ def test_the_self_test_passes_and_says_so_in_json():
         "fused_attn_nms_scored",
     }
     assert all(check["ok"] for check in report["checks"])
+
+
+def test_the_self_test_explains_itself_and_refuses_what_it_does_not_know():
+    code = "import sys; from jetops import selftest; sys.exit(selftest.main(%r))"
+    result = run_python(code % ["--help"])
+    assert result.returncode == 0
+    assert "units of what is allowed" in " ".join(result.stdout.decode().split())
+    result = run_python(code % ["--device"])
+    assert result.returncode == 2
+    assert "unrecognized arguments: --device" in result.stdout.decode()
