@@ -8,6 +8,8 @@ thread never waits for the GPU here.
 
 import atexit
 import inspect
+import operator
+import os
 import threading
 import time
 import weakref
@@ -105,6 +107,7 @@ class _Worker:
         self._read, self._end_source = _opened(source)
         self._stream = stream
         self._depth = depth
+        self._process = os.getpid()
         self.changed = threading.Condition()
         self.free = deque()  # type: deque
         self.ready = deque()  # type: deque
@@ -117,8 +120,15 @@ class _Worker:
 
         _workers.add(self)
 
+    def is_elsewhere(self):
+        # type: () -> bool
+        """Whether this is the copy in a forked process: it has no thread, and its lock may be held."""
+        return self._process != os.getpid()
+
     def stop(self):
         # type: () -> None
+        if self.is_elsewhere():
+            return
         with self.changed:
             self.stopping = True
             self.changed.notify_all()
@@ -152,7 +162,7 @@ class _Worker:
             read_at = time.monotonic()
             if frame is None:
                 return
-            frame = torch.as_tensor(frame)
+            frame = torch.as_tensor(frame).detach()
             _check(frame, index, like)
             if slot is None:
                 slot = _Slot(frame, self._stream)
@@ -173,9 +183,10 @@ SECONDS_TO_END = 5.0
 def _end_workers():
     # type: () -> None
     """A thread that is inside torch when the interpreter goes away takes the process with it."""
-    for worker in list(_workers):
+    here = [worker for worker in list(_workers) if not worker.is_elsewhere()]
+    for worker in here:
         worker.stop()
-    for worker in list(_workers):
+    for worker in here:
         worker.thread.join(SECONDS_TO_END)
 
 
@@ -196,24 +207,34 @@ class FrameIngest:
     Args:
         source: an iterable of frames, or a function that returns one at each call and None after
             the last. A frame is a tensor on the CPU, or what torch.as_tensor takes without a copy,
-            such as an array of NumPy. The source is called by the worker thread alone, which also
+            such as an array of NumPy; dense, and a gradient does not reach it. The source is called by the worker thread alone, which also
             closes a generator that is left early.
-        device: where the frames go. On the CPU they are copied in the worker thread, without
+        device: where the frames go, "cpu" or a CUDA device. On the CPU they are copied in the worker thread, without
             streams.
-        depth: buffers, at least 2; memory for so many frames is taken on host and device each.
+        depth: buffers, an integer of at least 2; memory for so many frames is taken on host and
+            device each.
+
+    Raises:
+        TypeError: ``depth`` is no integer, or ``source`` is neither iterable nor callable.
+        ValueError: ``depth`` is below 2, or ``device`` is neither a CPU nor a CUDA device.
+        RuntimeError: ``device`` is a CUDA device, and torch sees none.
 
     Raises, from the iterator, whatever the source raised, in the consumer's thread and after the
     frames that were read before it; IngestError for a frame of another shape or dtype, or one that
-    is not on the CPU.
+    is not dense or not on the CPU, and in a forked process, where nobody reads.
     """
 
     def __init__(self, source, device="cuda", depth=2):
         # type: (Source, Union[str, torch.device], int) -> None
-        if depth < 2:
-            raise ValueError(f"depth must be at least 2, one to fill and one to use, got {depth}")
+        depth = _checked_depth(depth)
         device = torch.device(device)
         if device.type not in ("cpu", "cuda"):
             raise ValueError(f"device must be a CPU or CUDA device, got {device}")
+        if device.type == "cuda" and not torch.cuda.is_available():
+            raise RuntimeError(
+                f"FrameIngest was to bring frames to {device}, but torch sees no CUDA device; "
+                "device='cpu' keeps them on the CPU"
+            )
         stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._held = None  # type: Optional[_Slot]
         self._worker = _Worker(source, stream, depth)
@@ -233,8 +254,13 @@ class FrameIngest:
 
     def __next__(self):
         # type: () -> Frame
-        self._release()
         worker = self._worker
+        if worker.is_elsewhere():
+            raise IngestError(
+                "this FrameIngest belongs to the process that this one was forked from, and nobody "
+                "reads frames here; make a new one after the fork"
+            )
+        self._release()
         with worker.changed:
             if worker.stopping:
                 raise IngestError("this FrameIngest is closed; make a new one for the source")
@@ -256,10 +282,14 @@ class FrameIngest:
         The worker finishes the read that it is in; a source that never returns is never left. Frames
         that were read ahead are dropped, and with them an error that came after them.
 
+        In a forked process it does nothing: the frames are the other one's.
+
         Raises what a generator raised when it was closed.
         """
-        self._release()
         worker = self._worker
+        if worker.is_elsewhere():
+            return
+        self._release()
         worker.stop()
         if threading.current_thread() is not worker.thread:
             worker.thread.join()
@@ -278,6 +308,17 @@ class FrameIngest:
         with self._worker.changed:
             self._worker.free.append(slot)
             self._worker.changed.notify_all()
+
+
+def _checked_depth(depth):
+    # type: (object) -> int
+    """Anything but an integer would never equal the number of buffers, which then has no bound."""
+    if isinstance(depth, bool) or not hasattr(depth, "__index__"):
+        raise TypeError(f"depth must be an integer, got {depth!r}")
+    depth = operator.index(depth)
+    if depth < 2:
+        raise ValueError(f"depth must be at least 2, one to fill and one to use, got {depth}")
+    return depth
 
 
 def _opened(source):
@@ -299,6 +340,10 @@ def _check(frame, index, like):
     # type: (Tensor, int, Optional[Tensor]) -> None
     if frame.device.type != "cpu":
         raise IngestError(f"frame {index} is on {frame.device}; a source gives frames on the CPU")
+    nested = getattr(frame, "is_nested", False)  # unknown to old versions of torch
+    if frame.layout != torch.strided or frame.is_quantized or nested:
+        kind = "nested" if nested else "quantized" if frame.is_quantized else str(frame.layout)
+        raise IngestError(f"frame {index} is {kind}; a source gives dense frames")
     if like is not None and (frame.shape != like.shape or frame.dtype != like.dtype):
         raise IngestError(
             f"frame {index} is {_said(frame)}, but the first one was {_said(like)}; a source must "

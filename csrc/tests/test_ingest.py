@@ -266,6 +266,79 @@ def test_wrong_arguments_are_refused(device):
     assert workers() == []
 
 
+@pytest.mark.parametrize("depth", [2.5, 2.0, float("nan"), float("inf"), True, "2", None])
+def test_a_depth_that_is_no_integer_is_refused(device, depth):
+    with pytest.raises(TypeError, match="depth must be an integer, got"):
+        FrameIngest([], device, depth=depth)
+    assert workers() == []
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what there is to do without CUDA")
+def test_without_cuda_the_error_says_how_to_stay_on_the_cpu():
+    with pytest.raises(RuntimeError, match="torch sees no CUDA device; device='cpu' keeps them"):
+        FrameIngest(numbered(2))
+    assert workers() == []
+
+
+def quantized():
+    return torch.quantize_per_tensor(torch.zeros(2), 0.1, 0, torch.quint8)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's, of quantized tensors that go away
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [(lambda: torch.eye(2).to_sparse(), "torch.sparse_coo"), (quantized, "quantized")],
+)
+def test_frames_that_are_not_dense_are_refused(device, make, kind):
+    with FrameIngest([make()], device) as frames, pytest.raises(
+        IngestError, match=f"frame 0 is {kind}; a source gives dense frames"
+    ):
+        next(frames)
+
+
+def test_frames_that_require_grad_are_detached(device):
+    with FrameIngest((frame.requires_grad_() for frame in numbered(5)), device) as frames:
+        for frame in frames:
+            assert not frame.tensor.requires_grad and frame.tensor.grad_fn is None
+            assert frame.tensor[0, 0].item() == frame.index
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_is_told_that_nobody_reads(device):
+    """By itself in a process: a test run with its threads is not to be forked."""
+    code = f"""
+import os, torch
+from jetops import FrameIngest, IngestError
+frames = FrameIngest(iter(lambda: torch.zeros(9), None), {device!r})
+next(frames)
+frames._worker.changed.acquire()  # as the worker may hold it at that moment
+child = os.fork()
+if child == 0:
+    try:
+        next(frames)
+    except IngestError as error:
+        print(error, flush=True)
+    frames.close()
+    raise SystemExit(7)
+frames._worker.changed.release()
+_, status = os.waitpid(child, 0)
+assert status == 7 << 8, status
+next(frames)
+frames.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        check=False,
+        cwd=os.path.dirname(__file__),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=120,
+    )
+    text = done.stdout.decode()
+    assert done.returncode == 0, text
+    assert "belongs to the process that this one was forked from" in text
+
+
 SLOW = 20_000_000  # clock cycles, about 10 ms
 COUNT = 3 * 2**20  # elements that get a memory block of their own
 
