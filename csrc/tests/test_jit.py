@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import torch
 from test_fused_attn_nms import random_case
 
 import jetops
+from jetops import jit
 
 SOURCES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 needs_ninja = pytest.mark.skipif(shutil.which("ninja") is None, reason="torch compiles with ninja")
@@ -30,10 +32,10 @@ def test_it_computes_what_the_installed_operators_compute(module, device):
     if device != "cpu" and not torch.cuda.is_available():
         pytest.skip("compiled without CUDA")
     case = [tensor.to(device) for tensor in random_case(300, seed=2)]
-    for jit, installed in zip(
+    for compiled, installed in zip(
         module.fused_attn_nms_scored(*case, 0.5), jetops.fused_attn_nms_scored(*case, 0.5)
     ):
-        assert torch.equal(jit, installed)
+        assert torch.equal(compiled, installed)
     assert torch.equal(module.gelu(case[1], approximate="tanh"), jetops.gelu(case[1], "tanh"))
     assert torch.equal(torch.ops.jetops_jit.gelu(case[1]), jetops.gelu(case[1]))
 
@@ -127,6 +129,118 @@ def test_missing_sources_are_explained(tmp_path):
 
 def test_a_name_that_is_none_is_refused():
     if os.path.isdir(os.path.join(SOURCES, "kernels")):
-        for name in ("a-b", "", "1a", "a\n"):
+        for name in ("a-b", "", "1a", "a\n", "\u00e4", None, 7, b"a", "class", "lambda", "union"):
             with pytest.raises(ValueError, match="must be a C\\+\\+ name"):
                 jetops.jit_load(SOURCES, namespace=name)
+
+
+@pytest.mark.parametrize("name", ["torch", "std", "c10"])
+def test_a_namespace_of_torch_is_refused(name):
+    with pytest.raises(ValueError, match=f"the namespace {name} is taken, by torch itself"):
+        jetops.jit_load(SOURCES, namespace=name)
+
+
+@needs_ninja
+def test_a_path_may_be_of_any_kind(module):
+    assert jetops.jit_load(os.fsencode(SOURCES)) is module
+    with pytest.raises(TypeError, match="expected str, bytes or os.PathLike object, not int"):
+        jetops.jit_load(7)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what there is to do without CUDA")
+def test_cuda_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(RuntimeError, match="was to compile CUDA kernels, but torch"):
+        jetops.jit_load(SOURCES, with_cuda=True, namespace="jetops_cuda", build_directory=tmp_path)
+
+
+def waits_for_ever(folder):
+    """Source text of a process that holds both locks on ``folder``, as in a long build."""
+    return f"""
+import os, time
+from jetops import jit
+with jit._alone_in({str(folder)!r}):
+    os.open(os.path.join({str(folder)!r}, "lock"), os.O_CREAT | os.O_EXCL)
+    print("compiling", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def compiling(tmp_path):
+    """A process that compiles in ``tmp_path``."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", waits_for_ever(tmp_path)],
+        cwd=os.path.dirname(__file__),
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout.readline() == b"compiling\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_the_lock_of_a_process_that_was_killed_is_removed(compiling, tmp_path):
+    compiling.kill()
+    compiling.wait()
+    assert (tmp_path / "lock").exists()
+    for _ in range(2):
+        with jit._alone_in(str(tmp_path)):
+            assert not (tmp_path / "lock").exists()
+
+
+def test_the_lock_of_a_process_that_lives_is_waited_for(compiling, tmp_path, monkeypatch):
+    monkeypatch.setattr(jit, "SECONDS_OF_SILENCE", 0.2)
+    entered = []
+
+    def enter():
+        with jit._alone_in(str(tmp_path)):
+            entered.append((tmp_path / "lock").exists())
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    with pytest.warns(UserWarning, match="jit_load waits for another process that compiles in"):
+        thread.join(1.5)
+    assert thread.is_alive() and entered == [] and (tmp_path / "lock").exists()
+    compiling.kill()
+    compiling.wait()
+    thread.join(10.0)
+    assert entered == [False]
+
+
+def test_a_lock_of_somebody_else_is_left_alone_and_named(tmp_path):
+    (tmp_path / "lock").touch()
+    message = "jit_load waits until .*lock is gone.* delete that file"
+    with pytest.warns(UserWarning, match=message), jit._alone_in(str(tmp_path)):
+        pass
+    assert (tmp_path / "lock").exists()
+
+
+@needs_ninja
+def test_a_build_goes_on_where_a_killed_one_ended(module, tmp_path):
+    """Killed in mid-build, with torch's lock in the folder; the next process compiles and loads."""
+    folder = str(tmp_path / "build")
+    shutil.copytree(os.path.dirname(module.__file__), folder)
+    os.remove(os.path.join(folder, "schema.o"))  # so that there is one file to compile
+    lock = os.path.join(folder, "lock")
+    code = f"import jetops; jetops.jit_load({SOURCES!r}, build_directory={folder!r})"
+    arguments = [sys.executable, "-c", code]
+    first = subprocess.Popen(arguments, cwd=folder, start_new_session=True)
+    deadline = time.monotonic() + 60.0
+    while not os.path.exists(lock) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(first.pid, signal.SIGKILL)  # with its compiler
+    first.wait()
+    assert os.path.exists(lock)
+    done = subprocess.run(
+        arguments,
+        check=False,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stdout.decode()
+    assert os.path.exists(os.path.join(folder, "schema.o")) and not os.path.exists(lock)
