@@ -2,9 +2,11 @@
 
 What holds for all: gradients come from autograd alone. A gradient of a gradient, forward mode and the
 transforms of torch.func that differentiate (grad, jvp, jacrev) are refused. torch.func.vmap works, as
-a loop over the batch. Under autocast, tensors of one call are brought to one dtype: bias to that of x,
-boxes to float32, scores and attn_map to float32 where they differ. Before torch 2.4 Inductor may hand
-strides of its own to an operator, which is refused; torch.compile(backend="aot_eager") does not.
+a loop over the batch, where the slices that in_dims cuts are contiguous: with 0 and a contiguous
+tensor, and seldom with another. Under autocast, tensors of one call are brought to one dtype: bias to
+that of x, boxes to float32, scores and attn_map to float32 where they differ. Before torch 2.4 Inductor
+may hand strides of its own to an operator, which is refused; torch.compile(backend="aot_eager") does
+not. On the CPU, gelu is slower than torch.nn.functional.gelu.
 """
 
 from typing import Optional, Tuple

@@ -400,6 +400,8 @@ def test_vmap_is_a_loop_over_the_batch(device):
         assert torch.equal(keep[index], jetops.fused_attn_nms(*case, 0.5))
     x = torch.randn(3, 5, device=device)
     assert torch.equal(torch.func.vmap(jetops.gelu)(x), jetops.gelu(x))
+    with pytest.raises(RuntimeError, match="x must be contiguous"):
+        torch.func.vmap(jetops.gelu, in_dims=1)(x)
 
 
 @needs_func
