@@ -36,6 +36,8 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
 
     It has a gradient, and no second one.
     """
+    if x is None:
+        raise RuntimeError("jetops::gelu: x must be a tensor, got None.")
     return torch.ops.jetops.gelu(x, approximate=approximate)
 
 
@@ -59,6 +61,14 @@ def _seed_of_the_default_generator(device: torch.device) -> Tensor:
     """By itself: TorchScript of old versions knows no generators, and none knows global numbers."""
     largest = 9223372036854775807  # 2**63 - 1
     return torch.randint(largest, (2,), dtype=torch.int64, device=device)
+
+
+def _check_number(p):
+    # type: (object) -> None
+    if not isinstance(p, (float, int)) and not hasattr(p, "__float__"):
+        raise RuntimeError(
+            "jetops::bias_gelu_dropout: p must be a number within [0, 1], got a " + type(p).__name__
+        )
 
 
 def bias_gelu_dropout(
@@ -99,17 +109,19 @@ def bias_gelu_dropout(
     It has gradients of x and bias, and no second ones. That of bias is summed in float32, in an
     order that is the same in every run.
     """
-    if not 0.0 <= p <= 1.0:  # also where it has no use, and before a random number is drawn
-        raise RuntimeError(
-            "jetops::bias_gelu_dropout: p must be a number within [0, 1], got " + str(p) + "."
-        )
-    probability = p if training else 0.0
+    if x is None or bias is None:
+        raise RuntimeError("jetops::bias_gelu_dropout: x and bias must be tensors, got None.")
+    if not torch.jit.is_scripting():
+        _check_number(p)
+    # What is no probability goes on to the operator, which refuses it: also where it has no use, and
+    # before a random number is drawn.
+    probability = p if training or not 0.0 <= p <= 1.0 else 0.0
     if seed is None:
         # Where no random number is used, none is drawn: the default generator stays as it is.
-        if probability == 0.0 or probability == 1.0:
-            seed = torch.empty(2, dtype=torch.int64, device=x.device)
-        else:
+        if 0.0 < probability < 1.0:
             seed = _seed_of_the_default_generator(x.device)
+        else:
+            seed = torch.empty(2, dtype=torch.int64, device=x.device)
     return torch.ops.jetops.bias_gelu_dropout(x, bias, seed, probability, approximate=approximate)
 
 
@@ -139,6 +151,10 @@ def fused_attn_nms(boxes: Tensor, scores: Tensor, attn_map: Tensor, iou_threshol
     Raises:
         RuntimeError: an argument is not as described.
     """
+    if boxes is None or scores is None or attn_map is None:
+        raise RuntimeError(
+            "jetops::fused_attn_nms: boxes, scores and attn_map must be tensors, got None."
+        )
     return torch.ops.jetops.fused_attn_nms(boxes, scores, attn_map, iou_threshold)
 
 
@@ -155,4 +171,8 @@ def fused_attn_nms_scored(
         RuntimeError: an argument is not as described.
         NotImplementedError: ``scores`` or ``attn_map`` requires grad and grad mode is on.
     """
+    if boxes is None or scores is None or attn_map is None:
+        raise RuntimeError(
+            "jetops::fused_attn_nms_scored: boxes, scores and attn_map must be tensors, got None."
+        )
     return torch.ops.jetops.fused_attn_nms_scored(boxes, scores, attn_map, iou_threshold)

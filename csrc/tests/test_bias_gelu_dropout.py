@@ -332,6 +332,26 @@ def test_a_probability_that_is_none_is_refused_before_a_number_is_drawn(device, 
         backward(x, x, bias, seed_on(device), p)
 
 
+@pytest.mark.parametrize("p", ["0.5", None, [0.5], 1j])
+def test_a_probability_that_is_no_number_is_refused(device, p):
+    x, bias, _ = case(device, (4, 8), torch.float32)
+    with pytest.raises(RuntimeError, match=f"p must be a number .* got a {type(p).__name__}"):
+        jetops.bias_gelu_dropout(x, bias, p)
+
+
+def test_none_for_a_tensor_is_refused():
+    """torch takes it for a tensor that is not defined, and says no name."""
+    x = torch.zeros(2, 4)
+    message = "jetops::{}: .* must be .*, got None"
+    with pytest.raises(RuntimeError, match=message.format("gelu")):
+        jetops.gelu(None)
+    with pytest.raises(RuntimeError, match=message.format("bias_gelu_dropout")):
+        jetops.bias_gelu_dropout(x, None)
+    for name in ("fused_attn_nms", "fused_attn_nms_scored"):
+        with pytest.raises(RuntimeError, match=message.format(name)):
+            getattr(jetops, name)(x, torch.zeros(2), None, 0.5)
+
+
 def test_probabilities_next_to_zero_and_one(device):
     x, bias, grad_y = case(device, (40, 40), torch.bfloat16)
     for p in (1e-9, 2.0**-17, 1.0 - 2.0**-20):

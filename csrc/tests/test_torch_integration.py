@@ -377,6 +377,22 @@ def test_sizes_and_limits_hold_for_meta_tensors_too():
             call()
 
 
+@needs_compile
+@pytest.mark.parametrize("training", [True, False])
+def test_compiled_code_says_what_is_wrong_with_a_probability(device, training):
+    torch._dynamo.reset()
+
+    def block(x, bias, p):
+        return jetops.bias_gelu_dropout(x, bias, p, training)
+
+    compiled = torch.compile(block, fullgraph=True, backend="eager")
+    x, bias = torch.zeros(2, 4, device=device), torch.zeros(4, device=device)
+    assert compiled(x, bias, 0.5).shape == (2, 4)
+    for p in (1.5, -0.5, float("nan")):
+        with pytest.raises(Exception, match=r"p must be a number within \[0, 1\], got"):
+            compiled(x, bias, p)
+
+
 def test_inference_mode(device):
     model, inputs = detector_and_inputs(device)
     expected = model(*inputs)
