@@ -26,6 +26,7 @@ import json
 import os
 import re
 import runpy
+import signal
 import struct
 import subprocess
 import sys
@@ -42,6 +43,7 @@ LIBRARY = "libjetops_kernels.so"
 RECORD = "wheel.json"
 SECTION = ".nv_fatbin"
 MAGIC = 0xBA55ED50
+STOPPED = 130  # exit status where somebody has interrupted it
 # An arch that every nvcc knows; the code is thrown away, and only its parameters are looked at.
 ANY_ARCH = "compute_75"
 
@@ -374,5 +376,12 @@ def main(argv=None) -> int:
     return 0
 
 
+def stop(*_) -> None:
+    raise SystemExit(STOPPED)
+
+
 if __name__ == "__main__":
+    # By an exception, so that what is half made goes.
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
     sys.exit(main())
