@@ -4,7 +4,6 @@ import json
 import re
 import runpy
 import shutil
-import signal
 import sys
 import zipfile
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from jetship.targets.gpucode import newest_ptx
 from jetship.targets.resolve import resolve
 from jetship.toolchain.model import Toolchain
 from jetship.toolchain.prepare import prepare
-from product import ROOT, Ended, invoke, running, wait_until
+from product import ROOT, Ended, invoke
 
 CSRC = ROOT / "csrc"
 TOOL = "tools/wheel_ptx.py"
@@ -256,16 +255,3 @@ def test_a_folder_that_cannot_be_used_is_told_before_anything_is_built(tmp_path,
     done = invoke("ptx", "--out", tmp_path / name)
     assert f"--out {tmp_path / name} cannot be used" in done.one_error(2)
     assert "building" not in done.stderr
-
-
-def test_an_interrupt_is_told_once(tmp_path):
-    out = tmp_path / "out"
-    with running("ptx", "--out", out) as task:
-        wait_until(lambda: "building" in task.said(), "the first build")
-        task.send(signal.SIGTERM)
-        done = task.end()
-    assert done.status == 130
-    assert done.stderr.count("error: interrupted") == 1
-    assert "Traceback" not in done.stderr
-    assert task.programs() == []
-    assert not out.exists()
