@@ -1,14 +1,17 @@
 """The tasks of this repository: jetship's own, and those of its development."""
 
+import contextlib
+import os
 import sys
 import tempfile
 from pathlib import Path
 
 from invoke.context import Context
 from jetship import proc
-from jetship.errors import JetshipError
+from jetship.errors import ConfigError, JetshipError
 from jetship.tasks.command import command
 from jetship.tasks.main import namespace
+from jetship.tasks.wheels import build
 
 ROOT = Path(__file__).resolve().parent
 TEST_PACKAGES = {
@@ -92,19 +95,49 @@ def ptx(_: Context, *, out: str = "dist-ptx") -> None:
     from jetship.targets.resolve import resolve
     from jetship.toolchain.prepare import prepare
 
+    folder = ROOT / out
+    _require_folder(folder)
     (target,) = resolve(Catalog.load(), arch="6.2", platform=PTX_PLATFORMS[0])
     cuda = prepare(target, Store(default_root())).cuda_home / "bin"
     with tempfile.TemporaryDirectory() as dist:
         for platform in PTX_PLATFORMS:
-            words = ("build", "--arch", PTX_ARCHS, "--platform", platform, "--dist", dist)
-            if not _python("invoke", *words):
-                raise ChecksFailedError(f"the wheels of {platform} were not built", fix="see above")
+            _build_op_pack(platform, dist)
         script = ROOT / "csrc/tools/wheel_ptx.py"
         tools = ("--nvcc", cuda / "nvcc", "--cuobjdump", cuda / "cuobjdump")
         wheels = sorted(Path(dist).glob("*.whl"))
-        argv = (sys.executable, script, "--out", out, *tools, *wheels)
+        argv = (sys.executable, script, "--out", folder, *tools, *wheels)
         if not proc.run(argv, cwd=ROOT, capture=False).ok:
             raise ChecksFailedError("no libraries were made of the wheels", fix="see above")
+
+
+def _build_op_pack(platform: str, dist: str) -> None:
+    """Build the wheels of one platform in this process, so that an interrupt is told once."""
+    with contextlib.redirect_stdout(sys.stderr):  # the wheels are gone when `ptx` ends
+        build(
+            Context(),
+            arch=PTX_ARCHS,
+            platform=platform,
+            project=str(ROOT / "csrc"),
+            deploy=str(ROOT / "deploy.yaml"),
+            dist=dist,
+        )
+
+
+def _require_folder(folder: Path) -> None:
+    """See that files can be put into a folder, or that it can be made, and leave nothing.
+
+    Raises:
+        ConfigError: neither.
+    """
+    there = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+    try:
+        tempfile.TemporaryDirectory(dir=there, prefix=".").cleanup()
+    except OSError as error:
+        raise ConfigError(
+            f"--out {folder} cannot be used",
+            why=f"{there}: {error.strerror}",
+            fix="name another folder, or change its permissions",
+        ) from error
 
 
 ns = namespace()

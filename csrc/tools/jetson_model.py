@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
 import yaml
+from kernels_by_arch import CompileError, require_writable
 
 TOOLS = Path(__file__).resolve().parent
 INSTRUCTIONS = TOOLS.parents[1] / "docs/benchmarks/instructions.json"
@@ -333,12 +334,33 @@ def read(bench: Path, instructions: Path) -> Model:
         ModelError: a file is missing or not what it should be.
     """
     facts = yaml.safe_load((TOOLS / "jetson_model.yaml").read_text())
+    measured = _document(bench, ("machine", "rows"), "`python -m jetops.bench`")
+    counted = _document(instructions, ("rows",), "kernel_instructions.py")
     try:
-        measured = json.loads(bench.read_text())
-        counted = json.loads(instructions.read_text())
-        return Model(facts, Bench(measured["machine"], measured["rows"]), counted["rows"])
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelError(f"{type(error).__name__}: {error}") from error
+        benchmark = Bench(measured["machine"], measured["rows"])
+    except (KeyError, TypeError) as error:
+        raise ModelError(f"{bench} has a row without {error}: measure again") from error
+    try:
+        return Model(facts, benchmark, counted["rows"])
+    except (KeyError, TypeError) as error:
+        raise ModelError(
+            f"jetson_model.yaml or a row of {instructions} is without {error}: write the latter anew "
+            "with kernel_instructions.py"
+        ) from error
+
+
+def _document(file: Path, parts: Sequence[str], writer: str) -> dict[str, Any]:
+    """A JSON file that has these parts; `writer` is named to whoever gave another."""
+    try:
+        document = json.loads(file.read_text())
+    except OSError as error:
+        raise ModelError(f"{file} cannot be read ({error.strerror}): {writer} writes it") from error
+    except ValueError as error:
+        raise ModelError(f"{file} is no JSON ({error}): {writer} writes it") from error
+    for part in parts:
+        if not isinstance(document, dict) or part not in document:
+            raise ModelError(f"{file} has no `{part}`: name a file that {writer} wrote")
+    return document
 
 
 def main() -> None:
@@ -348,6 +370,8 @@ def main() -> None:
     parser.add_argument("--bench", type=Path, required=True, help="what jetops.bench wrote")
     parser.add_argument("--instructions", type=Path, default=INSTRUCTIONS)
     arguments = parser.parse_args()
+    if arguments.page:
+        require_writable(arguments.page)
     text = page(read(arguments.bench, arguments.instructions), str(arguments.bench))
     if arguments.page:
         arguments.page.write_text(text)
@@ -358,5 +382,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except ModelError as error:
+    except (CompileError, ModelError) as error:
         sys.exit(f"error: {error}")

@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,7 @@ from kernels_by_arch import (
     compile_kernels,
     demangle,
     demangler_of,
+    require_writable,
     short_name,
     toolkits_of,
 )
@@ -46,6 +48,12 @@ _PIPES = {
 }
 PIPES = tuple(_PIPES)
 _PIPE_OF = {word: pipe for pipe, words in _PIPES.items() for word in words.split()}
+
+# Where to get what no toolchain of jetship has.
+NVDISASM_FROM = (
+    "for code below 7.5 take that of CUDA 12 or older, such as Debian's nvidia-cuda-toolkit has, and "
+    "for newer code that of nvidia-cuda-nvdisasm on PyPI; name each with --nvdisasm PATH"
+)
 
 _FUNCTION = re.compile(r"\.text\.(\S+):$")
 _LABEL = re.compile(r"(\.L_\w+):$")
@@ -175,6 +183,17 @@ def _best(function: Function, first: int, ends: Sequence[int]) -> Way | None:
     return max(found, key=lambda way: way.rank, default=None)
 
 
+def require_programs(programs: Sequence[str]) -> None:
+    """See that every nvdisasm is there, before anything is compiled for it.
+
+    Raises:
+        CompileError: one is not; says where to get it.
+    """
+    for program in programs:
+        if shutil.which(program) is None:
+            raise CompileError(f"there is no program {program}: {NVDISASM_FROM}")
+
+
 def disassemble(code: Code, programs: Sequence[str]) -> str:
     """What the first nvdisasm that knows the code's arch prints.
 
@@ -192,7 +211,9 @@ def disassemble(code: Code, programs: Sequence[str]) -> str:
         if done.returncode == 0:
             return done.stdout
         said += done.stderr
-    raise CompileError(f"no nvdisasm knows code for {code.arch}; see --help\n{said.strip()}")
+    raise CompileError(
+        f"no nvdisasm here knows code for {code.arch}: {NVDISASM_FROM}\n{said.strip()}"
+    )
 
 
 def rows_of(code: Code, listing: str, demangler: Path) -> list[dict[str, object]]:
@@ -223,12 +244,15 @@ def main() -> None:
     parser.add_argument("--nvdisasm", action="append", help="may be repeated (default: on PATH)")
     add_arguments(parser)
     arguments = parser.parse_args()
+    programs = arguments.nvdisasm or ["nvdisasm"]
+    require_writable(arguments.file)
+    require_programs(programs)
     toolkits = toolkits_of(arguments)
     demangler = demangler_of(toolkits)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for code in compile_kernels(toolkits, Path(folder), jobs=os.cpu_count() or 1):
-            listing = disassemble(code, arguments.nvdisasm or ["nvdisasm"])
+            listing = disassemble(code, programs)
             rows += rows_of(code, listing, demangler)
     rows.sort(key=lambda row: tuple(map(str, row.values())))
     lines = ",\n".join("  " + json.dumps(row) for row in rows)

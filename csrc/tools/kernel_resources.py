@@ -23,6 +23,7 @@ from kernels_by_arch import (
     compile_kernels,
     demangle,
     demangler_of,
+    require_writable,
     short_name,
     toolkits_of,
 )
@@ -166,6 +167,8 @@ def main() -> None:
     parser.add_argument("page", nargs="?", type=Path, help="the file to write")
     add_arguments(parser)
     arguments = parser.parse_args()
+    if arguments.page:
+        require_writable(arguments.page)
     toolkits = toolkits_of(arguments)
     with tempfile.TemporaryDirectory() as folder:
         codes = compile_kernels(toolkits, Path(folder), jobs=os.cpu_count() or 1)

@@ -1,7 +1,7 @@
 """The CUDA kernels, compiled for one GPU after another: what the tools beside this file look at.
 
-The compilers are those of jetship's toolchains, where the Python that runs this has jetship, or any
-nvcc that is named with --nvcc. No GPU is asked for.
+A module of those, and no program of its own. The compilers are those of jetship's toolchains, where
+the Python that runs a tool has jetship, or any nvcc that is named with --nvcc. No GPU is asked for.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _TOLD = re.compile(r"ptxas info\s+: |\s+\d+ bytes stack frame, |\s*\d+ bytes cum
 
 
 class CompileError(Exception):
-    """nvcc is missing, or does not compile a source."""
+    """A tool is missing, a source does not compile, or what is made of it cannot be written."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,6 +73,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "may be repeated (default: those of jetship)",
     )
     parser.add_argument("--ccbin", help="the compiler that those hand host code to")
+
+
+def require_writable(file: Path) -> None:
+    """See that a file can be written, before minutes go into what is to be in it.
+
+    Raises:
+        CompileError: it cannot.
+    """
+    was_there = file.exists()
+    try:
+        file.open("a").close()
+    except OSError as error:
+        raise CompileError(
+            f"{file} cannot be written ({error.strerror}): name another file"
+        ) from error
+    if not was_there:
+        file.unlink()
 
 
 def toolkits_of(arguments: argparse.Namespace) -> list[Toolkit]:

@@ -26,7 +26,7 @@ import json
 import os
 import re
 import runpy
-import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -43,8 +43,14 @@ LIBRARY = "libjetops_kernels.so"
 RECORD = "wheel.json"
 SECTION = ".nv_fatbin"
 MAGIC = 0xBA55ED50
+STOPPED = 130  # exit status where somebody has interrupted it
 # An arch that every nvcc knows; the code is thrown away, and only its parameters are looked at.
 ANY_ARCH = "compute_75"
+
+FROM = (
+    "nvcc and cuobjdump come with the CUDA toolkit and can be named with --nvcc and --cuobjdump, "
+    "objcopy with binutils, g++ with GCC"
+)
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)")
 _PARAMETER = re.compile(r"\.param\s+(.+?)\s+[\w$]+_param_\d+(\[\d+\])?(?:,|\s*$)")
@@ -162,7 +168,7 @@ def run(*argv, cwd=None) -> None:
             words, check=False, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
     except FileNotFoundError as error:
-        raise SystemExit(f"{words[0]} is not there: {error}") from error
+        raise SystemExit(f"there is no program {words[0]}: {FROM}") from error
     if done.returncode != 0:
         said = done.stdout.decode(errors="replace")
         raise SystemExit(f"{argv[0]} failed with status {done.returncode}:\n{said}")
@@ -176,6 +182,16 @@ def ptx_in(tools: Tools, file: Path, scratch: Path) -> List[Ptx]:
 
 
 def library_of(wheel: Path) -> bytes:
+    """The compiled half of the op pack in a wheel."""
+    try:
+        return _library_in(wheel)
+    except OSError as error:
+        raise SystemExit(f"{wheel} cannot be read: {error.strerror}") from error
+    except zipfile.BadZipFile as error:
+        raise SystemExit(f"{wheel} is no wheel: {error}") from error
+
+
+def _library_in(wheel: Path) -> bytes:
     with zipfile.ZipFile(str(wheel)) as archive:
         names = [name for name in archive.namelist() if re.fullmatch(r"jetops/_C[^/]*\.so", name)]
         if len(names) != 1:
@@ -292,12 +308,48 @@ def make(tools: Tools, launchers: List[Launcher], wheel: Path, folder: Path, scr
     (folder / RECORD).write_text(json.dumps(record, indent=1) + "\n")
 
 
-def publish(made: List[Path], out: Path) -> None:
-    """Put finished folders in the place of all those of an earlier call."""
-    for record in out.glob(f"*/{RECORD}"):
-        shutil.rmtree(str(record.parent))
+def folder_name(wheel: Path) -> str:
+    """Name and version, with which a wheel's name begins."""
+    return "-".join(wheel.stem.split("-")[:2])
+
+
+def require_wheels(wheels: List[Path]) -> None:
+    """See that all are wheels of the op pack, each with a folder of its own."""
+    names = {}  # type: Dict[str, Path]
+    for wheel in wheels:
+        library_of(wheel)
+        other = names.setdefault(folder_name(wheel), wheel)
+        if other is not wheel:
+            raise SystemExit(f"{other} and {wheel} have the same version: give one of them")
+
+
+def publish(made: List[Path], out: Path, gone: Path) -> None:
+    """Put finished folders in the place of all those of an earlier call, which are moved to `gone`.
+
+    What has the name of one goes as well, whatever is in it.
+    """
+    gone.mkdir()
+    earlier = {record.parent.name for record in out.glob(f"*/{RECORD}")}
+    for name in earlier.union(folder.name for folder in made):
+        if os.path.lexists(str(out / name)):
+            os.rename(str(out / name), str(gone / name))
     for folder in made:
         os.rename(str(folder), str(out / folder.name))
+
+
+def make_all(tools: Tools, wheels: List[Path], out: Path, scratch: Path) -> List[Path]:
+    """Make the folders of all wheels in `scratch`, then put them into `out`."""
+    launchers = compile_launchers(tools, scratch)
+    made = []
+    for wheel in wheels:
+        folder = scratch / "made" / folder_name(wheel)
+        folder.mkdir(parents=True)
+        work = scratch / wheel.stem
+        work.mkdir()
+        make(tools, launchers, wheel, folder, work)
+        made.append(folder)
+    publish(made, out, scratch / "gone")
+    return made
 
 
 def main(argv=None) -> int:
@@ -308,23 +360,28 @@ def main(argv=None) -> int:
     parser.add_argument("--cuobjdump", default="cuobjdump", help="reads PTX (default: cuobjdump)")
     given = parser.parse_args(argv)
     tools = Tools(given.nvcc, given.cuobjdump)
+    require_wheels(given.wheels)
     out = given.out.resolve()
-    out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=str(out), prefix=".") as name:
-        launchers = compile_launchers(tools, Path(name))
-        made = []
-        for wheel in given.wheels:
-            folder = Path(name, "made", "-".join(wheel.stem.split("-")[:2]))  # name and version
-            folder.mkdir(parents=True)
-            scratch = Path(name, wheel.stem)
-            scratch.mkdir()
-            make(tools, launchers, wheel, folder, scratch)
-            made.append(folder)
-        publish(made, out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        scratch = tempfile.TemporaryDirectory(dir=str(out), prefix=".")
+    except OSError as error:
+        raise SystemExit(
+            f"--out {given.out} cannot be used ({error.strerror}): name another folder"
+        ) from error
+    with scratch as name:
+        made = make_all(tools, given.wheels, out, Path(name))
     for folder in made:
         print(given.out / folder.name)
     return 0
 
 
+def stop(*_) -> None:
+    raise SystemExit(STOPPED)
+
+
 if __name__ == "__main__":
+    # By an exception, so that what is half made goes.
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
     sys.exit(main())

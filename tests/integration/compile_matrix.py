@@ -6,11 +6,11 @@ writes the page; test_compile_matrix.py compiles the same, and compares. Release
 platform has are described in tests/data/releases/releases.yaml.
 """
 
+import argparse
 import contextlib
 import os
 import re
 import runpy
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -233,8 +233,15 @@ symbol in the libraries of the release.
 """
 
 
-def main(page: Path) -> None:
+def main() -> None:
     """Compile everything, and write the page."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("page", type=Path, help="the file to write")
+    page = parser.parse_args().page
+    if page.is_dir() or not os.access(page if page.exists() else page.parent, os.W_OK):
+        parser.error(f"{page} cannot be written: name another file")
     rows = []
     for release in RELEASES:
         with tempfile.TemporaryDirectory() as folder:
@@ -248,4 +255,4 @@ def main(page: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

@@ -247,3 +247,11 @@ def test_what_is_no_wheel_of_the_op_pack_is_refused(toolchain, kernel_wheel, tmp
     done = run_tool(toolchain, tmp_path / "out", kernel_wheel)
     assert done.status == 1
     assert "has no jetops/_C*.so" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["file", "file/folder"])
+def test_a_folder_that_cannot_be_used_is_told_before_anything_is_built(tmp_path, name):
+    (tmp_path / "file").touch()
+    done = invoke("ptx", "--out", tmp_path / name)
+    assert f"--out {tmp_path / name} cannot be used" in done.one_error(2)
+    assert "building" not in done.stderr
