@@ -21,13 +21,13 @@ at::Tensor like(const at::Tensor& t, at::ScalarType dtype) {
 
 at::Tensor like(const at::Tensor& t) { return like(t, t.scalar_type()); }
 
-bool has_numbers_for_sizes(const at::Tensor& t) {
 #if JETOPS_TORCH_FROM(2, 0)
+bool has_numbers_for_sizes(const at::Tensor& t) {
   return !t.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
-#else
-  return true;
-#endif
 }
+#else
+bool has_numbers_for_sizes(const at::Tensor&) { return true; }
+#endif
 
 void check_gradient(const char* op, const at::Tensor& grad_y, const at::Tensor& x) {
   jetops::check_same_device(op, "grad_y", grad_y, "x", x);
