@@ -1,6 +1,6 @@
 """A model of how long jetops takes on Jetsons that nobody measured, as Markdown:
 
-    python csrc/tools/jetson_model.py --bench docs/benchmarks/h200.json docs/benchmarks/jetson-model.md
+    python csrc/tools/jetson_model.py --bench docs/benchmarks/h200/bench.json docs/benchmarks/jetson-model.md
 
 Bytes and instructions of each piece of work are known: the first by what it reads and writes, the
 second from the machine code for each GPU (instructions.json, which kernel_instructions.py writes).
