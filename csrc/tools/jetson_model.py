@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Sequence
 
 import yaml
-from kernels_by_arch import CompileError, require_writable
+from kernels_by_arch import CompileError, add_page, require_writable, write_page
 
 TOOLS = Path(__file__).resolve().parent
 INSTRUCTIONS = TOOLS.parents[1] / "docs/benchmarks/instructions.json"
@@ -366,17 +366,14 @@ def _document(file: Path, parts: Sequence[str], writer: str) -> dict[str, Any]:
 def main() -> None:
     """Read, compute, and write or print the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("page", nargs="?", type=Path, help="the file to write")
+    add_page(parser)
     parser.add_argument("--bench", type=Path, required=True, help="what jetops.bench wrote")
     parser.add_argument("--instructions", type=Path, default=INSTRUCTIONS)
     arguments = parser.parse_args()
     if arguments.page:
         require_writable(arguments.page)
     text = page(read(arguments.bench, arguments.instructions), str(arguments.bench))
-    if arguments.page:
-        arguments.page.write_text(text)
-    else:
-        print(text)
+    write_page(text, arguments.page)
 
 
 if __name__ == "__main__":

@@ -20,12 +20,14 @@ from kernels_by_arch import (
     Code,
     CompileError,
     add_arguments,
+    add_page,
     compile_kernels,
     demangle,
     demangler_of,
     require_writable,
     short_name,
     toolkits_of,
+    write_page,
 )
 
 HEADING = """\
@@ -164,7 +166,7 @@ def _spills(rows: list[Resources]) -> str:
 def main() -> None:
     """Compile, and write or print the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("page", nargs="?", type=Path, help="the file to write")
+    add_page(parser)
     add_arguments(parser)
     arguments = parser.parse_args()
     if arguments.page:
@@ -177,10 +179,7 @@ def main() -> None:
             print(f"{code.source} for {code.arch}: {line}", file=sys.stderr)
     rows = resources_of(codes, demangler_of(toolkits))
     text = page(rows)
-    if arguments.page:
-        arguments.page.write_text(text)
-    else:
-        print(text)
+    write_page(text, arguments.page)
 
 
 if __name__ == "__main__":

@@ -75,6 +75,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ccbin", help="the compiler that those hand host code to")
 
 
+def add_page(parser: argparse.ArgumentParser) -> None:
+    """Let a tool's command line name the file that its page goes to."""
+    parser.add_argument("page", nargs="?", type=Path, help="the file to write")
+
+
+def write_page(text: str, file: Path | None) -> None:
+    """Write a page, or print it where no file was named."""
+    if file is None:
+        print(text)
+    else:
+        file.write_text(text)
+
+
 def require_writable(file: Path) -> None:
     """See that a file can be written, before minutes go into what is to be in it.
 
