@@ -6,6 +6,8 @@ The frames and the network are made up; what counts is the way from the camera t
 which nothing waits for the GPU but the last line of the loop.
 """
 
+import argparse
+
 import torch
 
 import jetops
@@ -38,6 +40,7 @@ class Detector(torch.nn.Module):
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     detector = Detector().to(device).eval()
     with torch.no_grad(), jetops.FrameIngest(camera(), device, depth=3) as frames:

@@ -19,9 +19,9 @@ namespace {
 using jetops::Dropout;
 using jetops::PackOf;
 
-constexpr int kForwardThreads = 128;  // of a block, by measurement
+constexpr int kForwardThreads = 64;  // of a block, by measurement
 constexpr int kBackwardThreads = 256;
-constexpr int kForwardRows = 2;   // that a thread reads before it works on the first
+constexpr int kForwardRows = 4;   // that a thread reads before it works on the first
 constexpr int kBackwardRows = 4;
 constexpr int kBackwardBlocks = 8;  // a processor; each leaves a row of partial sums
 constexpr int kMaxSlabs = 65535;
@@ -80,21 +80,13 @@ __device__ __forceinline__ void draw(const int64_t* seed, const int64_t* element
   jetops::philox<kRows>((uint64_t)seed[0], (uint64_t)seed[1], counter, random);
 }
 
-// Of element + k. A single element's place in its chunk is known at run time only, and an array in
-// registers must not be indexed by that.
+// Of element + k; a pack is a whole chunk.
 template <class Type, int kItems>
 __device__ __forceinline__ bool is_kept(const jetops::Philox& random, int64_t element, int k,
                                         uint32_t threshold) {
   constexpr int kChunk = PackOf<Type>::kSize;
-  if (kItems == kChunk) return jetops::is_kept<kChunk>(random, k, threshold);
-  bool kept = false;
-#pragma unroll
-  for (int j = 0; j < kChunk; ++j) {
-    if (j == (int)((uint64_t)element % kChunk)) {
-      kept = jetops::is_kept<kChunk>(random, j, threshold);
-    }
-  }
-  return kept;
+  const int place = kItems == kChunk ? k : (int)((uint64_t)element % kChunk);
+  return jetops::is_kept<kChunk>(random, place, threshold);
 }
 
 // Rows of a thread: kRows at a time, a block's height apart, then the same in the next round.

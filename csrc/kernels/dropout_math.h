@@ -36,11 +36,22 @@ inline Dropout make_dropout(double p, int bits) {
   return dropout;
 }
 
+JETOPS_HD uint32_t word_of(const Philox& random, int index) {
+#if defined(__CUDA_ARCH__)
+  // Registers have no addresses: with an index that is known at run time only, an array goes to memory.
+  const uint32_t low = index & 1 ? random.word[1] : random.word[0];
+  const uint32_t high = index & 1 ? random.word[3] : random.word[2];
+  return index & 2 ? high : low;
+#else
+  return random.word[index];
+#endif
+}
+
 // The random bits of an element at the top of a word, to be compared with `threshold`, which is
 // kept there too. An upper half of a word may bring the lower along: it cannot change the answer.
 template <int kSize>  // elements in a chunk: 4 or 8
 JETOPS_HD bool is_kept(const Philox& random, int element, uint32_t threshold) {
-  const uint32_t word = random.word[kSize == 4 ? element : element / 2];
+  const uint32_t word = word_of(random, kSize == 4 ? element : element / 2);
   return (kSize == 8 && element % 2 == 0 ? word << 16 : word) >= threshold;
 }
 

@@ -645,13 +645,11 @@ __device__ __forceinline__ State conclude(Word open, const Finding& finding, Wor
 
 // A warp's own tile of up to kWarps that the block looks at together.
 struct Tile {
-  int number;  // of all tiles; none: -1
   Word open, kept, mine;
 
   __device__ __forceinline__ void load(const Problem& p, const Owned& owned, const Words& words,
                                        int own, const Shared& shared) {
-    number = own < owned.count ? owned.first + own : -1;
-    if (number < 0) return;
+    if (own >= owned.count) return;
     open = shared.open[own];
     kept = shared.kept[own];
     mine = *words.of(p.places - 1, own);
@@ -673,7 +671,7 @@ __device__ __forceinline__ bool decide_tile(const Problem& p, const Owned& owned
   tile.open &= ~(fresh.kept | fresh.gone);
   if (lane == 0) {
     const State state = {tile.kept, ~(tile.kept | tile.open)};
-    publish(p, tile.number, state);
+    publish(p, owned.first + own, state);
     shared.open[own] = tile.open;
     shared.kept[own] = tile.kept;
   }
@@ -830,10 +828,8 @@ cudaError_t place_words(Problem* p, int device, size_t* bytes) {
 cudaError_t launch(Problem p, cudaStream_t stream) {
   int device = 0, processors = 0, cooperates = 0;
   size_t bytes = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) {
-    error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  }
+  cudaError_t error = jetops::processor_count(&processors);
+  if (error == cudaSuccess) error = cudaGetDevice(&device);
   if (error == cudaSuccess) {
     error = cudaDeviceGetAttribute(&cooperates, cudaDevAttrCooperativeLaunch, device);
   }

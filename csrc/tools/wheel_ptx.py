@@ -232,7 +232,7 @@ def containers_of(tools: Tools, library: bytes, name: str, scratch: Path) -> Lis
 def compile_launchers(tools: Tools, scratch: Path) -> List[Launcher]:
     """The .cu files of this project as object files for this machine."""
     sources = runpy.run_path(str(CSRC / "jetops/_sources.py"))
-    flags = [*sources["NVCC_FLAGS"], "-std=c++14", "-I", CSRC / "kernels"]
+    flags = [*sources["NVCC_FLAGS"], "-I", CSRC / "kernels"]  # in nvcc's own C++, 14 or newer
     flags += ["-Xcompiler=-fPIC", "-ccbin", tools.cxx, "-allow-unsupported-compiler"]
     flags += [f"-gencode=arch={ANY_ARCH},code={ANY_ARCH}"]
     made = []
