@@ -10,8 +10,8 @@
 //      are gone. Each block decides the tiles it owns and publishes that; it looks at what the others
 //      published until its own are decided. What is decided is never taken back, so the result is that
 //      of the sequential loop in whatever order the blocks run.
-// The waiting is safe because a cooperative launch has all blocks resident at a time. Where the device
-// has no such launch (sm_53), the grid is one block.
+// The waiting is safe because a cooperative launch has all blocks resident at a time. sm_53 has no such
+// launch: there one block does all.
 #include <cooperative_groups.h>
 
 #include "device.h"
@@ -69,6 +69,7 @@ struct Problem {
   int n;
   int tiles;
   int places;  // for words of a box: one for each tile and one more, in whole steps of looking
+  int blocks;  // that share the work: the grid
   int share;   // tiles that a block owns
   bool words_in_shared_memory;
   jetops::Threshold threshold;
@@ -103,23 +104,23 @@ __device__ __forceinline__ void note_turns(const Problem&, int) {}
 
 // All blocks wait for each other. What other blocks wrote is to be read past L1 (__ldcg) after this.
 __device__ __forceinline__ void wait_for_all(const Problem& p) {
-  if (gridDim.x == 1) {  // which need not be a cooperative launch
+  if (p.blocks == 1) {  // which need not be a cooperative launch
     __syncthreads();
     return;
   }
-#if JETOPS_GRID_BARRIER && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 600)
-  cooperative_groups::this_grid().sync();
-#else
+#if !JETOPS_GRID_BARRIER
   __syncthreads();
   if (threadIdx.x == 0) {
     const volatile unsigned* arrived = p.arrived;
     __threadfence();
     atomicAdd(p.arrived, 1u);
-    while (*arrived < gridDim.x) {
+    while (*arrived < (unsigned)p.blocks) {
     }
     __threadfence();
   }
   __syncthreads();
+#elif !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 600
+  cooperative_groups::this_grid().sync();
 #endif
 }
 
@@ -393,7 +394,7 @@ struct Work {
 
 __device__ void weigh_and_compare(const Problem& p, float* scores, Staged& staged) {
   const int warp = threadIdx.x / kLanes, column = 4 * (threadIdx.x % kLanes);
-  const int first = warp * gridDim.x + blockIdx.x, step = kWarps * gridDim.x;
+  const int first = warp * p.blocks + blockIdx.x, step = kWarps * p.blocks;
   const int pairs = count_of_pairs(p);
   StagedScores mine;
   mine.load(p);
@@ -756,7 +757,18 @@ __device__ __forceinline__ void strike_and_decide(const Problem& p, const Owned&
   note_time(p, 4);
 }
 
-__global__ void __launch_bounds__(kThreads) fused_attn_nms_kernel(const Problem p) {
+__global__ void __launch_bounds__(kThreads) fused_attn_nms_kernel(const Problem given) {
+#if __CUDA_ARCH__ < 600
+  // This code has no barrier of a grid. It may be given a grid all the same, since drivers make code
+  // for newer GPUs of its PTX; the first block does all the work then.
+  if (blockIdx.x > 0) return;
+  Problem p = given;
+  p.words_in_shared_memory = given.words_in_shared_memory && given.blocks == 1;  // room for a share
+  p.share = p.tiles;
+  p.blocks = 1;
+#else
+  const Problem& p = given;
+#endif
   extern __shared__ __align__(16) unsigned char memory[];
   const SharedLayout layout(p.n);
   note_time(p, 0);
@@ -835,8 +847,8 @@ cudaError_t launch(Problem p, cudaStream_t stream) {
   }
   if (error != cudaSuccess) return error;
   const int64_t wanted = divide_up(p.n, kBoxesABlock);
-  const unsigned blocks = !cooperates ? 1u : (unsigned)(wanted < processors ? wanted : processors);
-  p.share = (int)divide_up(p.tiles, blocks);
+  p.blocks = !cooperates ? 1 : (int)(wanted < processors ? wanted : processors);
+  p.share = (int)divide_up(p.tiles, p.blocks);
   error = place_words(&p, device, &bytes);
 #if !JETOPS_GRID_BARRIER
   if (error == cudaSuccess) error = cudaMemsetAsync(p.arrived, 0, sizeof(unsigned), stream);
@@ -848,7 +860,7 @@ cudaError_t launch(Problem p, cudaStream_t stream) {
   }
   void* arguments[] = {&p};
   return cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&fused_attn_nms_kernel),
-                                     dim3(blocks), dim3(kThreads), arguments, bytes, stream);
+                                     dim3(p.blocks), dim3(kThreads), arguments, bytes, stream);
 }
 
 }  // namespace

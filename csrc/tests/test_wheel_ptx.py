@@ -108,13 +108,13 @@ class WheelKernels:
         self.call(name, *tensors, *x.shape, *codes, p, seed, workspace)
         return grad_x, grad_bias
 
-    def fused_attn_nms(self, boxes, scores, attn_map, threshold, weighted=None):
+    def fused_attn_nms(self, boxes, scores, attn_map, threshold, weighted=None, garbage=0xA5):
         """The keep mask; the weighted scores go into `weighted`."""
         count = len(boxes)
         keep = torch.full((count,), 7, dtype=torch.uint8, device=boxes.device)
         size = self.functions["fused_attn_nms_workspace_bytes"](count)
         # What lies in it must not matter.
-        workspace = torch.full((size,), 0xA5, dtype=torch.uint8, device=boxes.device)
+        workspace = torch.full((size,), garbage, dtype=torch.uint8, device=boxes.device)
         tensors = boxes, scores, attn_map
         code = DTYPES.index(scores.dtype)
         self.call(
@@ -337,6 +337,16 @@ def test_twenty_runs_give_the_same_bits(wheel):
         again = wheel.fused_attn_nms(boxes, scores, attn_map, 0.5, weighted[1])
         assert torch.equal(again, first)
         assert torch.equal(weighted[1], weighted[0])
+
+
+@pytest.mark.parametrize("garbage", [0x00, 0x01, 0xFF])
+def test_nms_counts_on_nothing_in_its_workspace(wheel, garbage):
+    """Blocks that wait for each other by a number there would not, or for ever."""
+    boxes, scores, attn_map = placed(*random_case(2000, seed=4))
+    weighted = torch.empty(2000, device="cuda")
+    keep = wheel.fused_attn_nms(boxes, scores, attn_map, 0.5, weighted, garbage)
+    expected = reference.greedy_nms(boxes.cpu(), weighted.cpu(), 0.5).to(torch.uint8)
+    assert torch.equal(keep.cpu(), expected)
 
 
 def test_more_boxes_than_it_can_take_are_refused(wheel):
