@@ -73,5 +73,7 @@ setup(
     extras_require={"bench": ["matplotlib"]},
     ext_modules=[extension()],
     cmdclass={"build_ext": cpp_extension.BuildExtension},
+    # Without ninja setuptools compiles what is older than its sources: not what another torch compiled.
+    options={"build_ext": {"force": True}},
     zip_safe=False,
 )

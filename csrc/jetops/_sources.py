@@ -23,6 +23,7 @@ HEADERS = [
     "bindings/checks.h",
     "bindings/dispatch.h",
     "bindings/names.h",
+    "bindings/parallel.h",
     "kernels/cpu/elements.h",
     "kernels/cpu/gelu_rows.h",
     "kernels/cpu/jetops_cpu.h",

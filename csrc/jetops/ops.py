@@ -6,7 +6,8 @@ a loop over the batch, where the slices that in_dims cuts are contiguous: with 0
 tensor, and seldom with another. Under autocast, tensors of one call are brought to one dtype: bias to
 that of x, boxes to float32, scores and attn_map to float32 where they differ. Before torch 2.4 Inductor
 may hand strides of its own to an operator, which is refused; torch.compile(backend="aot_eager") does
-not. On the CPU, gelu is slower than torch.nn.functional.gelu.
+not. On the CPU, gelu is slower than torch.nn.functional.gelu; on a GPU not, but calling any of these
+from Python takes 4 us longer, which shows where the tensors are small.
 """
 
 from typing import Optional, Tuple
@@ -137,6 +138,10 @@ def fused_attn_nms(boxes: Tensor, scores: Tensor, attn_map: Tensor, iou_threshol
     All arithmetic is float32 in one fixed order (kernels/nms_math.h), so the result has the same
     bits on every machine and in every run. A box whose weighted score is NaN is never kept and
     suppresses nothing. A box without positive width and height has IoU 0 with every box.
+
+    On a GPU the time depends on the longest chain in which a box waits for the fate of the one
+    before it. In detections that is some ten boxes. A chain through all boxes, their indices in no
+    order, takes 1 to 1.6 us a box on an H200, and is the one case in which sorting first is faster.
 
     Args:
         boxes: [N, 4] as x1, y1, x2, y2; N at most 16384.

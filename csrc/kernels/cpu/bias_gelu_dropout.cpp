@@ -57,19 +57,18 @@ void load_sum(const void* x, const void* bias, int64_t first, int64_t column, in
 }  // namespace
 
 extern "C" void jetops_bias_gelu_dropout_cpu(const void* x, const void* bias, void* y,
-                                             int64_t rows, int64_t columns, int dtype, int form,
-                                             double probability, const int64_t* seed) {
+                                             int64_t first, int64_t end, int64_t columns, int dtype,
+                                             int form, double probability, const int64_t* seed) {
   const Dropout dropout = dropout_for(dtype, probability);
   float values[jetops::kBuffer];
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t column = 0; column < columns; column += jetops::kBuffer) {
-      const int64_t count = std::min(jetops::kBuffer, columns - column);
-      const int64_t first = row * columns + column;
-      load_sum(x, bias, first, column, count, dtype, values);
-      jetops::gelu_row(values, count, form);
-      drop(dropout, seed, dtype, first, count, values);
-      jetops::store_all(values, count, dtype, jetops::element(y, first, dtype));
-    }
+  while (first < end) {
+    const int64_t column = first % columns;
+    const int64_t count = std::min(jetops::kBuffer, std::min(columns - column, end - first));
+    load_sum(x, bias, first, column, count, dtype, values);
+    jetops::gelu_row(values, count, form);
+    drop(dropout, seed, dtype, first, count, values);
+    jetops::store_all(values, count, dtype, jetops::element(y, first, dtype));
+    first += count;
   }
 }
 

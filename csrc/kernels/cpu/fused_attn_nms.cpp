@@ -136,34 +136,34 @@ void suppress(const jetops::Threshold& threshold, int64_t n, const Ranked& ranke
 
 }  // namespace
 
-extern "C" int64_t jetops_fused_attn_nms_cpu_workspace_bytes(int64_t n) {
-  // keys, boxes, scores and one row of attn_map in fp32
-  return n * static_cast<int64_t>(sizeof(uint64_t) + 2 * sizeof(float)) + Ranked::bytes(n);
-}
-
-extern "C" void jetops_fused_attn_nms_cpu(const float* boxes, const void* scores,
-                                          const void* attn_map, int64_t n, int dtype,
-                                          float iou_threshold, uint8_t* keep, float* weighted,
-                                          void* workspace) {
-  uint64_t* keys = static_cast<uint64_t*>(workspace);
-  float* scores32 = reinterpret_cast<float*>(keys + n);
-  float* row32 = scores32 + n;
-  const Ranked ranked(keys, row32 + n, n);
-
+extern "C" void jetops_weighted_scores_cpu(const void* scores, const void* attn_map, int64_t n,
+                                           int dtype, int64_t first, int64_t end, float* weighted,
+                                           float* scratch) {
+  float* scores32 = scratch;
+  float* row32 = scratch + n;
   jetops::load_all(scores, n, dtype, scores32);
-  for (int64_t i = 0; i < n; ++i) {
+  for (int64_t i = first; i < end; ++i) {
     const float* row = static_cast<const float*>(attn_map) + i * n;
     if (dtype != JETOPS_FLOAT32) {
       jetops::load_all(jetops::element(attn_map, i * n, dtype), n, dtype, row32);
       row = row32;
     }
-    if (i + 1 < n) {
+    if (i + 1 < end) {
       prefetch(jetops::element(attn_map, (i + 1) * n, dtype), n * jetops::bytes_of(dtype));
     }
-    const float score = scores32[i] * weight_of_row(row, scores32, n);
-    if (weighted != nullptr) weighted[i] = score;
-    keys[i] = key_of(score, i);
+    weighted[i] = scores32[i] * weight_of_row(row, scores32, n);
   }
+}
+
+extern "C" int64_t jetops_greedy_nms_cpu_workspace_bytes(int64_t n) {
+  return n * static_cast<int64_t>(sizeof(uint64_t)) + Ranked::bytes(n);
+}
+
+extern "C" void jetops_greedy_nms_cpu(const float* boxes, const float* weighted, int64_t n,
+                                      float iou_threshold, uint8_t* keep, void* workspace) {
+  uint64_t* keys = static_cast<uint64_t*>(workspace);
+  const Ranked ranked(keys, reinterpret_cast<float*>(keys + n), n);
+  for (int64_t i = 0; i < n; ++i) keys[i] = key_of(weighted[i], i);
   std::sort(keys, keys + n);
   for (int64_t rank = 0; rank < n; ++rank) {
     ranked.set(rank, boxes + 4 * static_cast<int64_t>(jetops::key_index(keys[rank])));
