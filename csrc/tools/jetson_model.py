@@ -365,7 +365,9 @@ def _document(file: Path, parts: Sequence[str], writer: str) -> dict[str, Any]:
 
 def main() -> None:
     """Read, compute, and write or print the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add_page(parser)
     parser.add_argument("--bench", type=Path, required=True, help="what jetops.bench wrote")
     parser.add_argument("--instructions", type=Path, default=INSTRUCTIONS)
