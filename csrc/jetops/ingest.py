@@ -19,10 +19,13 @@ from typing import Any, Callable, Iterable, Union
 import torch
 
 Source = Union[Iterable[Any], Callable[[], Any]]
+# What says that its class is one of arrays: of NumPy, on a GPU, of any other library.
+ARRAY_INTERFACES = ("__array_interface__", "__cuda_array_interface__", "__dlpack__")
+_END = object()  # in the place of a frame: there is none any more
 
 
 class IngestError(RuntimeError):
-    """A frame does not fit the ones before it, or the ingest was used after it was closed."""
+    """A frame is none or does not fit the first one, or the ingest was used after it was closed."""
 
 
 class Frame:
@@ -160,9 +163,9 @@ class _Worker:
                 slot = self.free.popleft() if self.free else None
             frame = self._read()
             read_at = time.monotonic()
-            if frame is None:
+            if frame is _END:
                 return
-            frame = torch.as_tensor(frame).detach()
+            frame = _tensor_of(frame, index)
             _check(frame, index, like)
             if slot is None:
                 slot = _Slot(frame, self._stream)
@@ -204,24 +207,32 @@ class FrameIngest:
     The work on a frame belongs on the stream that is current when it is taken and still is when the
     next one is taken; work on other streams has to be joined to that one.
 
+    OpenCV's read returns two values, and of those this makes a source:
+
+        def read():
+            ok, image = capture.read()
+            return image if ok else None
+
     Args:
         source: an iterable of frames, or a function that returns one at each call and None after
-            the last. A frame is a tensor on the CPU, or what torch.as_tensor takes without a copy,
-            such as an array of NumPy; dense, and a gradient does not reach it. The source is called by the worker thread alone, which also
-            closes a generator that is left early.
-        device: where the frames go, "cpu" or a CUDA device. On the CPU they are copied in the worker thread, without
-            streams.
+            the last. A frame is a tensor on the CPU or an array that torch.as_tensor takes without a
+            copy, such as one of NumPy; dense, and a gradient does not reach it. The source is called
+            by the worker thread alone, which also closes a generator that is left early, and nothing
+            else.
+        device: where the frames go, "cpu" or a CUDA device. On the CPU they are copied in the worker
+            thread, without streams.
         depth: buffers, an integer of at least 2; memory for so many frames is taken on host and
             device each.
 
     Raises:
-        TypeError: ``depth`` is no integer, or ``source`` is neither iterable nor callable.
+        TypeError: ``depth`` is no integer, or ``source`` is neither iterable nor callable, or it is a
+            text, a dict or a generator function that was not called.
         ValueError: ``depth`` is below 2, or ``device`` is neither a CPU nor a CUDA device.
         RuntimeError: ``device`` is a CUDA device, and torch sees none.
 
     Raises, from the iterator, whatever the source raised, in the consumer's thread and after the
-    frames that were read before it; IngestError for a frame of another shape or dtype, or one that
-    is not dense or not on the CPU, and in a forked process, where nobody reads.
+    frames that were read before it; IngestError for a frame that is no tensor or array, of another
+    shape or dtype, not dense or not on the CPU, and in a forked process, where nobody reads.
     """
 
     def __init__(self, source, device="cuda", depth=2):
@@ -323,17 +334,63 @@ def _checked_depth(depth):
 
 def _opened(source):
     # type: (Source) -> tuple
-    """How to read a frame of ``source``, and how to end it early."""
+    """How to read a frame of ``source``, and how to end it early.
+
+    Raises:
+        TypeError: it is no source.
+    """
+    if inspect.isgeneratorfunction(source):
+        name = getattr(source, "__name__", "it")
+        raise TypeError(f"source is a generator function; call it: FrameIngest({name}(), ...)")
     if callable(source):
-        return source, _nothing
-    iterator = iter(source)
+        return (lambda: _frame_or_end(source())), _nothing
+    try:
+        iterator = None if isinstance(source, (str, bytes, dict)) else iter(source)
+    except TypeError:
+        iterator = None
+    if iterator is None:
+        raise TypeError(
+            "source must be an iterable of frames, or a function that returns one at each call, got "
+            f"a {type(source).__name__}"
+        )
     end = iterator.close if inspect.isgenerator(iterator) else _nothing
-    return (lambda: next(iterator, None)), end
+    return (lambda: next(iterator, _END)), end
+
+
+def _frame_or_end(frame):
+    # type: (object) -> object
+    return _END if frame is None else frame
 
 
 def _nothing():
     # type: () -> None
     """What is left to do for a source that is no generator."""
+
+
+def _tensor_of(frame, index):
+    # type: (object, int) -> Tensor
+    """Of an array only: torch would take a pair of numbers for a frame of two pixels."""
+    kind = type(frame)
+    if not isinstance(frame, torch.Tensor) and not any(hasattr(kind, i) for i in ARRAY_INTERFACES):
+        raise IngestError(
+            f"frame {index} is {'None' if frame is None else 'of type ' + kind.__name__}, and a frame "
+            f"has to be a tensor or an array of NumPy{REMEDIES.get(kind, '')}"
+        )
+    try:
+        return torch.as_tensor(frame).detach()
+    except (RuntimeError, TypeError, ValueError) as exc:
+        raise IngestError(
+            f"frame {index} is of type {kind.__name__}, and torch makes no tensor of it: "
+            f"{str(exc).rstrip('.')}; of an image or a view, numpy.ascontiguousarray(frame) makes an "
+            "array that it takes"
+        ) from exc
+
+
+REMEDIES = {
+    type(None): "; None ends the frames of a function, and an iterable has to leave it out",
+    tuple: "; where read returns (ok, image), as OpenCV's does, give a function that returns the image, "
+    "and None where ok is false",
+}
 
 
 def _check(frame, index, like):

@@ -6,6 +6,7 @@ import hashlib
 import keyword
 import os
 import re
+import subprocess
 import time
 import warnings
 
@@ -14,6 +15,7 @@ import torch
 from . import _sources
 
 SOURCE_FOLDERS = ("bindings", "kernels")
+LOCK = "jetops.lock"  # in the folder that torch compiles in
 SECONDS_OF_SILENCE = 5.0  # of waiting for another process, until a warning says so
 
 # Words that no C++ namespace can have and that are none of Python's; and namespaces that torch's own
@@ -74,6 +76,7 @@ def jit_load(
         ValueError: ``namespace`` is no such name, or operators of other sources have it already.
         RuntimeError: a compiler or ninja failed or is missing, or ``with_cuda`` is True and torch or
             this machine has no CUDA to compile with.
+        OSError: nothing can be written to the folder that torch compiles in.
     """
     from torch.utils import cpp_extension  # looks for compilers; not wanted on import
 
@@ -99,11 +102,8 @@ def jit_load(
             "give another namespace, or start a new process"
         )
     define = f"-DJETOPS_NAMESPACE={namespace}"
-    if build_directory is None:
-        build_directory = cpp_extension._get_build_directory(namespace, verbose)
-    build_directory = os.path.abspath(os.fsdecode(build_directory))
-    os.makedirs(build_directory, exist_ok=True)
-    with _alone_in(build_directory):
+    build_directory = _made_folder(build_directory, namespace, verbose)
+    with _alone_in(build_directory), _explaining_compilers():
         module = cpp_extension.load(
             name=namespace,
             sources=[os.path.join(folder, name) for name in files],
@@ -145,6 +145,42 @@ def _check_cuda(cuda_home):
         )
 
 
+def _made_folder(build_directory, namespace, verbose):
+    # type: (Optional[str], str, bool) -> str
+    """The folder to compile in, which exists and in which files can be written."""
+    from torch.utils import cpp_extension
+
+    try:
+        if build_directory is None:  # torch makes the folder that it names
+            build_directory = cpp_extension._get_build_directory(namespace, verbose)
+        build_directory = os.path.abspath(os.fsdecode(build_directory))
+        os.makedirs(build_directory, exist_ok=True)
+        with open(os.path.join(build_directory, LOCK), "a"):
+            return build_directory
+    except OSError as exc:
+        raise OSError(
+            f"jit_load cannot write to {build_directory or exc.filename} ({exc.strerror}); name a "
+            "folder that can be written to, with build_directory= or in TORCH_EXTENSIONS_DIR"
+        ) from exc
+
+
+@contextlib.contextmanager
+def _explaining_compilers():
+    # type: () -> Iterator[None]
+    """torch asks the C++ compiler who it is, and lets the caller have whatever that raises."""
+    compiler = os.environ.get("CXX", "c++")
+    try:
+        yield
+    except (OSError, subprocess.CalledProcessError) as exc:
+        if isinstance(exc, OSError) and exc.filename != compiler:
+            raise
+        why = "which CXX names" if "CXX" in os.environ else "as CXX names none"
+        raise RuntimeError(
+            f"jit_load was to compile with {compiler}, {why}, and that does not work: "
+            f"{str(exc).rstrip('.')}; set CXX to a C++ compiler that does, such as g++"
+        ) from exc
+
+
 @contextlib.contextmanager
 def _alone_in(build_directory):
     # type: (str) -> Iterator[None]
@@ -156,7 +192,7 @@ def _alone_in(build_directory):
     follows a process that was killed. Without that word torch's lock is of somebody else, who may
     still compile in this folder.
     """
-    with open(os.path.join(build_directory, "jetops.lock"), "a+") as stream:
+    with open(os.path.join(build_directory, LOCK), "a+") as stream:
         _wait_for(stream)
         stream.seek(0)
         torch_lock = os.path.join(build_directory, "lock")

@@ -6,8 +6,9 @@ a loop over the batch, where the slices that in_dims cuts are contiguous: with 0
 tensor, and seldom with another. Under autocast, tensors of one call are brought to one dtype: bias to
 that of x, boxes to float32, scores and attn_map to float32 where they differ. Before torch 2.4 Inductor
 may hand strides of its own to an operator, which is refused; torch.compile(backend="aot_eager") does
-not. On the CPU, gelu is slower than torch.nn.functional.gelu; on a GPU not, but calling any of these
-from Python takes 4 us longer, which shows where the tensors are small.
+not. new_seed is scriptable from torch 2.2 on, whose TorchScript knows generators. On the CPU, gelu is
+slower than torch.nn.functional.gelu; on a GPU it is not, but calling any of these from Python takes
+4 us longer, which shows where tensors are small.
 """
 
 from typing import Optional, Tuple
@@ -55,12 +56,13 @@ def new_seed(device: torch.device, generator: Optional[torch.Generator] = None) 
     """
     if generator is None:
         return _seed_of_the_default_generator(device)
-    return torch.randint(2**63 - 1, (2,), dtype=torch.int64, device=device, generator=generator)
+    largest = 9223372036854775807  # 2**63 - 1, which is a float in TorchScript
+    return torch.randint(largest, (2,), dtype=torch.int64, device=device, generator=generator)
 
 
 def _seed_of_the_default_generator(device: torch.device) -> Tensor:
     """By itself: TorchScript of old versions knows no generators, and none knows global numbers."""
-    largest = 9223372036854775807  # 2**63 - 1
+    largest = 9223372036854775807  # 2**63 - 1, which is a float in TorchScript
     return torch.randint(largest, (2,), dtype=torch.int64, device=device)
 
 

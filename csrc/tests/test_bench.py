@@ -17,8 +17,10 @@ from jetops.bench import __main__ as program
 from jetops.bench import (
     ceilings,
     cpu_nms,
+    dropout,
     gelu,
     goals,
+    ingest,
     measure,
     nms,
     plots,
@@ -376,7 +378,11 @@ def test_the_results_of_this_repository_can_be_read():
     path = os.path.join(os.path.dirname(__file__), "../../docs/benchmarks/h200/bench.json")
     if not os.path.exists(path):
         pytest.skip("not in a checkout")
-    assert len(results.read(path)["rows"]) > 100
+    rows = results.read(path)["rows"]
+    assert len(rows) > 100
+    for name, group in program.GROUPS.items():
+        measured = {one["contender"] for one in rows if one["group"] == name}
+        assert set(group.CONTENDERS) <= measured, name
 
 
 @pytest.mark.parametrize(
@@ -519,6 +525,33 @@ def test_the_page_has_tables_goals_verdicts_and_reasons():
     assert "goals are about cases that these results do not have" in page
 
 
+@pytest.mark.parametrize(
+    ("wide", "said"), [(2, ""), (3, "3 of 10 times have a spread of more than")]
+)
+def test_times_that_vary_widely_are_told_at_the_top_and_on_stderr(wide, said, tmp_path, capsys):
+    rows = [row("gelu", f"float32 {1 + i}", "jetops none", "clock", 10.0) for i in range(10)]
+    for one in rows[:wide]:
+        one.update(low=8.0, high=13.1)
+    for one in rows[wide:]:
+        one.update(low=8.0, high=13.0)
+    rows.append(row("gelu", "float32 99", "jetops none", "clock", None, note="out of memory"))
+    found = result_of(rows)
+    assert report.noise(found)[: len(said)] == said
+    assert bool(report.noise(found)) == bool(said)
+    results.save(str(tmp_path), found)
+    assert program.main(["--from", str(tmp_path / "bench.json")]) == 1
+    out, err = capsys.readouterr()
+    if said:
+        assert f"**{said}" in out.partition("## ")[0]
+        assert f"python -m jetops.bench: warning: {said}" in err
+    else:
+        assert "have a spread of" not in out + err
+
+
+def test_a_page_without_rows_is_no_noise():
+    assert report.noise(result_of([])) == ""
+
+
 def test_a_comparison_shows_what_left_the_spread_largest_first():
     old = result_of(
         [
@@ -566,6 +599,46 @@ def test_plots_are_small_and_the_same_each_time(tmp_path):
         assert height > 200
         assert len(data) < 200 * 1024
         assert data == (tmp_path / "two" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("machine", "place"),
+    [
+        ({"device": "A GPU", "processor": "A CPU", "capability": "9.0"}, "A CPU"),
+        ({"device": "A GPU", "capability": "9.0"}, "the CPU beside A GPU"),
+        ({"device": "A CPU"}, "A CPU"),
+    ],
+)
+def test_what_ran_on_the_cpu_is_called_so(machine, place, monkeypatch):
+    pytest.importorskip("matplotlib")
+    figures = {}
+    monkeypatch.setattr(plots, "_save", lambda figure, _, name: figures.update({name: figure}))
+    made = everything()
+    judged = {"device": "cpu", "bytes": 10, "operations": 24.0, "instructions": 9.0, "op": "nms"}
+    made["rows"].append(row("cpu-nms", "dense 500", "jetops", "clock", 90.0, **judged))
+    made.update(machine=machine, ceilings={"cuda": CEILINGS, "cpu": CEILINGS})
+    plots.draw(made, "nowhere")
+    titles = [axes.get_title() for axes in figures["roofline.png"].axes]
+    assert titles == [machine["device"], place]
+    assert figures["cpu-nms.png"]._suptitle.get_text() == f"cpu-nms on {place}"
+    assert figures["gelu.png"]._suptitle.get_text() == f"gelu on {machine['device']}"
+    if "processor" in machine:
+        assert "processor A CPU" in report.page(made, []).splitlines()[2]
+
+
+def test_a_roofline_ends_a_little_beyond_what_is_in_it(monkeypatch):
+    pytest.importorskip("matplotlib")
+    figures = {}
+    monkeypatch.setattr(plots, "_save", lambda figure, _, name: figures.update({name: figure}))
+    made = everything()
+    plots.draw(made, "nowhere")
+    ridge = CEILINGS["fma_gflops"] / CEILINGS["copy_gbps"]  # 15; the points are at 3
+    assert ridge < figures["roofline.png"].axes[0].get_xlim()[1] <= 2 * ridge
+    for one in made["rows"]:
+        if one["op"]:
+            one.update(operations=50.0 * one["bytes"])
+    plots.draw(made, "nowhere")
+    assert 50 < figures["roofline.png"].axes[0].get_xlim()[1] <= 100
 
 
 def test_page_and_plots_are_made_again_from_results(tmp_path, capsys):
@@ -628,6 +701,7 @@ def small(monkeypatch):
     monkeypatch.setattr(cpu_nms, "QUICK_COUNTS", (60,))
     monkeypatch.setattr(nms, "QUICK_COUNTS", (60,))
     monkeypatch.setattr(gelu, "SIZES", (2**10, 2**20))
+    monkeypatch.setattr(ingest, "SIZE", (256, 256, 3))
     monkeypatch.setattr(ceilings, "CPU_COPIED_BYTES", 2**20)
     monkeypatch.setattr(ceilings, "CPU_MATRIX_SIDE", 64)
 
@@ -656,6 +730,43 @@ def test_groups_can_run_apart_into_one_folder(small, tmp_path, capsys):
     assert "### cpu-nms, clock" in page
     said = capsys.readouterr().err
     assert "[1/1] gelu" in said
+
+
+def test_only_contenders_that_were_measured_are_explained(small, tmp_path):
+    words = ["--device", "cpu", "--quick", "--out", str(tmp_path)]
+    assert program.main(words + ["--only", "ingest, dropout,"]) == 0
+    page = (tmp_path / "bench.md").read_text()
+    assert "\n*one after another* takes each frame" in page
+    assert "; *FrameIngest* copies the next frames" in page
+    assert "\n*jetops* draws a new seed in each call" in page
+    for elsewhere in ("pinned", "host copy", "*compile", "cudagraphs"):
+        assert elsewhere not in page
+    assert "- torch.compile is left out with --quick" in page
+
+
+@pytest.mark.skipif(not hasattr(torch, "compile"), reason="another remark says that there is none")
+def test_it_is_told_why_torch_compile_is_left_out_of_some_cases():
+    bench = measure.Bench(CPU)
+    bench.device = torch.device("cuda")
+    assert "compile" in dropout._modes_of(bench, torch.float32, dropout.LARGE, "none")
+    assert "compile" in dropout._modes_of(bench, torch.bfloat16, (1024, 4096), "tanh")
+    assert bench.remarks == []
+    for form in ("tanh", "none"):
+        assert dropout._modes_of(bench, torch.float32, (1024, 4096), form) == {}
+    (said,) = bench.remarks
+    assert said.startswith("torch.compile takes seconds to compile each case")
+    assert "there for all of 8192x16384 and for bfloat16 tanh" in said
+
+
+def test_a_gpus_results_name_the_processor_as_well(monkeypatch):
+    class Properties:
+        name, major, minor, multi_processor_count = "A GPU", 9, 0, 132
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties)
+    found = program.machine(torch.device("cuda"))
+    here = program.machine(CPU)
+    assert (found["device"], found["processor"]) == ("A GPU", here["device"])
+    assert "processor" not in here
 
 
 @pytest.mark.parametrize("only", [["--only", "gelu"], ["--only", "gelu,cpu-nms"]])
@@ -688,27 +799,33 @@ sys.exit(program.main(sys.argv[1:]))
 
 
 @pytest.mark.parametrize(
-    ("only", "said"),
+    ("only", "before", "said"),
     [
-        ("cpu-nms,gelu", "interrupted; cpu-nms of this run is in"),
-        ("gelu,cpu-nms", "interrupted; nothing of this run is in"),
+        ("cpu-nms,gelu", [], "cpu-nms of this run is in {}"),
+        ("gelu,cpu-nms", [], "nothing was saved"),
+        ("gelu,cpu-nms", ["dropout"], "{} is as it was"),
     ],
 )
-def test_ctrl_c_is_no_traceback_and_leaves_the_groups_that_ended(tmp_path, only, said):
+def test_ctrl_c_is_no_traceback_and_leaves_the_groups_that_ended(tmp_path, only, before, said):
+    path = tmp_path / "bench.json"
+    if before:
+        groups = {name: about(1) for name in before}
+        results.save(str(tmp_path), result_of([], machine=program.machine(CPU), groups=groups))
     words = ["--device", "cpu", "--quick", "--only", only, "--out", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED] + words,
-        stdout=subprocess.PIPE,
+        check=False,
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        universal_newlines=True,
     )
-    assert done.returncode == 130, done.stderr
-    assert done.stderr.splitlines()[-1].endswith(f"{said} {tmp_path / 'bench.json'}")
-    assert "Traceback" not in done.stderr
-    ended = ["bench.json"] if only.startswith("cpu-nms") else []
-    assert os.listdir(str(tmp_path)) == ended
-    for name in ended:
-        assert set(results.read(str(tmp_path / name))["groups"]) == {"cpu-nms"}
+    told = done.stderr.decode()
+    assert done.returncode == 130, told
+    assert told.splitlines()[-1].endswith("interrupted; " + said.format(path))
+    assert "Traceback" not in told
+    ended = before + (["cpu-nms"] if only.startswith("cpu-nms") else [])
+    assert os.listdir(str(tmp_path)) == (["bench.json"] if ended else [])
+    if ended:
+        assert list(results.read(str(path))["groups"]) == ended
 
 
 def test_a_group_that_breaks_off_leaves_the_others_and_fails_the_run(
@@ -742,6 +859,7 @@ def test_an_operator_of_ours_that_cannot_run_fails_the_run():
     [
         (["--device", "cpu", "--only", "nms"], "no group nms on cpu"),
         (["--device", "cpu", "--only", "gelu,nonsense"], "no group nonsense on cpu"),
+        (["--device", "cpu", "--only", " , "], "--only is empty; leave it out or give a value"),
         (["--device", "nonsense"], "no device nonsense"),
         (["--device", "meta"], "no device meta; it is cuda, cuda:0, ... or cpu"),
         (["--device", "mps:0"], "no device mps:0"),

@@ -256,14 +256,99 @@ def test_wrong_arguments_are_refused(device):
         FrameIngest([], device, depth=1)
     with pytest.raises(ValueError, match="device must be a CPU or CUDA device, got meta"):
         FrameIngest([], "meta")
-    with pytest.raises(TypeError, match="not iterable"):
-        FrameIngest(7, device)
     message = "frame 0 is on meta; a source gives frames on the CPU"
     with FrameIngest([torch.zeros(2, device="meta")], device) as frames, pytest.raises(
         IngestError, match=message
     ):
         next(frames)
     assert workers() == []
+
+
+@pytest.mark.parametrize("source", [7, None, "video.mp4", b"video", {"left": torch.zeros(2)}])
+def test_what_is_no_source_is_refused(device, source):
+    message = "an iterable of frames, or a function .*, got a " + type(source).__name__
+    with pytest.raises(TypeError, match=message):
+        FrameIngest(source, device)
+    assert workers() == []
+
+
+def test_a_generator_function_that_was_not_called_is_refused(device):
+    def camera():
+        yield torch.zeros(2)
+
+    with pytest.raises(TypeError, match=r"generator function; call it: FrameIngest\(camera\(\), "):
+        FrameIngest(camera, device)
+    assert workers() == []
+
+
+@pytest.mark.parametrize("frame", [(0.5, 0.5), [1, 2], 3.0, "frame", {}, range(3), object(), b"\0"])
+def test_what_is_no_array_is_no_frame(device, frame):
+    name = type(frame).__name__
+    message = f"frame 1 is of type {name}, and a frame has to be a tensor or an array of NumPy"
+    with FrameIngest([torch.zeros(2), frame], device) as frames:
+        next(frames)
+        with pytest.raises(IngestError, match=message):
+            next(frames)
+
+
+def test_a_read_like_opencvs_is_told_how_to_become_a_source(device):
+    images = iter([(True, torch.ones(2)), (False, None)])
+
+    def read():
+        ok, image = next(images)
+        return image if ok else None
+
+    message = (
+        r"frame 0 is of type tuple.* returns \(ok, image\), as OpenCV's does, give a function that"
+    )
+    with FrameIngest(lambda: (True, torch.ones(2)), device) as frames, pytest.raises(
+        IngestError, match=message
+    ):
+        next(frames)
+    with FrameIngest(read, device) as frames:
+        assert [frame.tensor.tolist() for frame in frames] == [[1.0, 1.0]]
+
+
+@pytest.mark.parametrize("after", [[], [torch.zeros(2)]])
+def test_none_ends_the_frames_of_a_function_alone(device, after):
+    with FrameIngest([torch.zeros(2), None] + after, device) as frames:
+        next(frames)
+        with pytest.raises(IngestError, match="frame 1 is None.* an iterable has to leave it out"):
+            next(frames)
+
+
+@pytest.mark.parametrize("change", [lambda a: a[::-1], lambda a: a.astype(str)])
+def test_an_array_that_torch_does_not_take_is_told_with_its_number(device, change):
+    numpy = pytest.importorskip("numpy")
+    frame = change(numpy.zeros((2, 3)))
+    message = r"frame 0 is of type ndarray, and torch makes no tensor of it: .* numpy.ascontiguous"
+    with FrameIngest([frame], device) as frames, pytest.raises(IngestError, match=message):
+        next(frames)
+
+
+def test_arrays_of_any_library_are_frames(device):
+    class Array:
+        def __dlpack__(self, **options):
+            return torch.ones(2).__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return torch.ones(2).__dlpack_device__()
+
+    try:
+        torch.as_tensor(Array())
+    except (RuntimeError, TypeError):
+        pytest.skip("this torch takes no such arrays")
+    with FrameIngest([Array()], device) as frames:
+        assert next(frames).tensor.tolist() == [1.0, 1.0]
+
+
+def test_what_has_items_and_no_iterator_is_a_source(device):
+    class Recording:
+        def __getitem__(self, index):
+            return [torch.zeros(2), torch.ones(2)][index]
+
+    with FrameIngest(Recording(), device) as frames:
+        assert len(list(frames)) == 2
 
 
 @pytest.mark.parametrize("depth", [2.5, 2.0, float("nan"), float("inf"), True, "2", None])

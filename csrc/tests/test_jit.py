@@ -153,6 +153,32 @@ def test_cuda_that_is_not_there_is_refused(tmp_path):
         jetops.jit_load(SOURCES, with_cuda=True, namespace="jetops_cuda", build_directory=tmp_path)
 
 
+@needs_ninja
+@pytest.mark.parametrize("why", ["ends with an error", "is no program"])
+def test_a_compiler_that_does_not_work_is_told(tmp_path, monkeypatch, why):
+    compiler = tmp_path / "compiler"
+    compiler.write_text("#!/bin/sh\nexit 1\n" if why == "ends with an error" else "text")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    with pytest.raises(RuntimeError, match=f"with {compiler}, which CXX names.*; set CXX to"):
+        jetops.jit_load(SOURCES, False, "jetops_none", build_directory=str(tmp_path / "build"))
+
+
+@pytest.mark.parametrize("by", ["argument", "variable"])
+@pytest.mark.parametrize("in_the_way", ["a file", "a lock of another kind"])
+def test_a_folder_that_cannot_be_written_to_is_told(tmp_path, monkeypatch, by, in_the_way):
+    """Root may write everywhere, so that permissions would not do."""
+    folder = tmp_path / "cache/jetops_none"
+    if in_the_way == "a file":
+        (tmp_path / "cache").touch()
+    else:
+        (folder / "jetops.lock").mkdir(parents=True)
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "cache"))
+    given = folder if by == "argument" else None
+    with pytest.raises(OSError, match=f"cannot write to {folder} .* with build_directory= or in"):
+        jetops.jit_load(SOURCES, False, "jetops_none", build_directory=given)
+
+
 def waits_for_ever(folder):
     """Source text of a process that holds both locks on ``folder``, as in a long build."""
     return f"""

@@ -459,6 +459,24 @@ def test_scripts(device):
         assert torch.equal(actual, expected)
 
 
+@pytest.mark.skipif(
+    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 2),
+    reason="TorchScript knows generators from torch 2.2 on",
+)
+def test_a_scripted_seed_has_the_same_numbers(device):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scripted = torch.jit.script(jetops.new_seed)
+    where, numbers = torch.device(device), []
+    for new_seed in (jetops.new_seed, scripted):
+        torch.manual_seed(7)
+        own = torch.Generator(device).manual_seed(8)
+        numbers.append((new_seed(where).tolist(), new_seed(where, own).tolist()))
+    assert numbers[0] == numbers[1]
+    torch.manual_seed(7)
+    assert numbers[0][0] == torch.randint(2**63 - 1, (2,), device=device).tolist()
+
+
 def test_traces(device):
     inputs = (torch.randn(8, device=device), *nms_inputs(device))
     with warnings.catch_warnings():

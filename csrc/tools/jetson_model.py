@@ -71,6 +71,10 @@ class Row(NamedTuple):
     def key(self) -> tuple[str, str, str, str]:
         return (self.group, self.case, self.contender, self.mode)
 
+    @property
+    def said(self) -> str:
+        return f"{self.group} {self.case}: {self.contender} ({self.mode})"
+
 
 class Bench:
     """The rows of a benchmark, and the machine that it ran on."""
@@ -122,11 +126,11 @@ class Estimate(NamedTuple):
 class Case(NamedTuple):
     """A piece of work: what was measured, what that says, and what follows for each Jetson.
 
-    `efficiency` is what the best possible time is of the measured one, for elementwise work.
+    What was measured may be of another element type than the work. `efficiency` is what the best possible time is of the measured one, for elementwise work.
     """
 
     title: str
-    measured: float
+    measured: Row
     bound: str
     finding: str
     efficiency: float | None
@@ -182,7 +186,7 @@ class Model:
         share = [sum(times) / row.us for times in zip(*best)]
         return Case(
             case["title"],
-            row.us,
+            row,
             _bound(best),
             f"{share[0]:.0%} of a copy's rate, {share[1]:.0%} of the instruction rate: "
             f"efficiency {efficiency:.0%}",
@@ -234,7 +238,7 @@ class Model:
         measured = {"memory": copy.us, "arithmetic": arithmetic, "order": rest}
         return Case(
             case["title"].format(boxes=boxes),
-            row.us,
+            row,
             max(measured, key=lambda name: measured[name]),
             f"{copy.us:.1f} us a copy of attn_map, {arithmetic:.1f} us arithmetic, "
             f"{clocks / 1e3:.0f} thousand clocks besides",
@@ -287,8 +291,9 @@ def page(model: Model, bench: str) -> str:
     cases = model.cases()
     parts.append(f"## Measured on the {reference}\n")
     parts.append(_table(
-        ["work", "us", "bound by", "share reached"],
-        [[case.title, f"{case.measured:.1f}", case.bound, case.finding] for case in cases],
+        ["case of the benchmark", "stands for", "us", "bound by", "share reached"],
+        [[case.measured.said, case.title, f"{case.measured.us:.1f}", case.bound, case.finding]
+         for case in cases],
     ))  # fmt: skip
     parts.append("## Model: microseconds, and what bounds them\n")
     parts.append(_table(
@@ -365,7 +370,9 @@ def _document(file: Path, parts: Sequence[str], writer: str) -> dict[str, Any]:
 
 def main() -> None:
     """Read, compute, and write or print the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add_page(parser)
     parser.add_argument("--bench", type=Path, required=True, help="what jetops.bench wrote")
     parser.add_argument("--instructions", type=Path, default=INSTRUCTIONS)

@@ -165,7 +165,9 @@ def _spills(rows: list[Resources]) -> str:
 
 def main() -> None:
     """Compile, and write or print the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add_page(parser)
     add_arguments(parser)
     arguments = parser.parse_args()

@@ -36,7 +36,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Tuple
 
-from elftools.elf.elffile import ELFFile
+try:
+    from elftools.elf.elffile import ELFFile
+except ImportError as error:
+    UNUSABLE = f"pyelftools has to be installed (pip install pyelftools): {error}"
+else:
+    UNUSABLE = ""
 
 CSRC = Path(__file__).resolve().parents[1]
 LIBRARY = "libjetops_kernels.so"
@@ -353,12 +358,16 @@ def make_all(tools: Tools, wheels: List[Path], out: Path, scratch: Path) -> List
 
 
 def main(argv=None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("wheels", nargs="+", type=Path, metavar="WHEEL")
     parser.add_argument("--out", type=Path, required=True, help="gets a folder for each wheel")
     parser.add_argument("--nvcc", default="nvcc", help="compiles the launchers (default: nvcc)")
     parser.add_argument("--cuobjdump", default="cuobjdump", help="reads PTX (default: cuobjdump)")
     given = parser.parse_args(argv)
+    if UNUSABLE:
+        raise SystemExit("error: " + UNUSABLE)
     tools = Tools(given.nvcc, given.cuobjdump)
     require_wheels(given.wheels)
     out = given.out.resolve()

@@ -16,7 +16,7 @@ import torch
 import jetops
 
 from . import ceilings, cpu_nms, dropout, gelu, ingest, nms, plots, report, results
-from .measure import Bench, say
+from .measure import Bench, explained, say
 
 GROUPS = {module.NAME: module for module in (nms, gelu, dropout, ingest, cpu_nms)}
 PAGE = "bench.md"
@@ -43,6 +43,7 @@ def machine(device):
     }
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
+        found["processor"] = found["device"]  # the group cpu-nms runs there
         found["device"] = properties.name
         found["capability"] = f"{properties.major}.{properties.minor}"
         found["processors"] = properties.multi_processor_count
@@ -90,11 +91,17 @@ def parsed(words):
     options.out = options.out or "."
     options.device = _device(parser, options.device or default)
     known = groups_for(options.device)
-    options.names = known if options.only is None else options.only.split(",")
+    options.names = known if options.only is None else _words(options.only)
     unknown = [name for name in options.names if name not in known]
     if unknown:
         parser.error(f"no group {unknown[0]} on {options.device}; there are {', '.join(known)}")
     return options
+
+
+def _words(text):
+    # type: (str) -> List[str]
+    """What stands between commas; nothing may stand there, as after the last."""
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _refuse_empty(parser, options):
@@ -107,7 +114,7 @@ def _refuse_empty(parser, options):
         ("--compare", options.compare),
         ("--from", options.source),
     ):
-        if value is not None and not value.strip():
+        if value is not None and not value.strip(" ," if option == "--only" else None):
             parser.error(f"{option} is empty; leave it out or give a value")
 
 
@@ -163,7 +170,7 @@ def measured(options, saved):
 def _run_one(group, bench, quick):
     # type: (ModuleType, Bench, bool) -> dict
     """What there is to say of a group's rows. If it breaks off, the other groups may still run."""
-    about = {"quick": quick, "about": group.ABOUT, "remarks": bench.remarks}
+    about = {"quick": quick, "remarks": bench.remarks}
     start = time.perf_counter()
     try:
         with bench.timer.range(group.NAME):
@@ -172,6 +179,7 @@ def _run_one(group, bench, quick):
         traceback.print_exc()
         about["failed"] = str(exc).split("\n")[0]
         bench.remark(f"**broken off**: {about['failed']}")
+    about["about"] = group.ABOUT + explained(group.CONTENDERS, bench.rows)
     about["seconds"] = round(time.perf_counter() - start, 1)
     return about
 
@@ -216,15 +224,25 @@ def main(words=None):
         )
         return EXIT_FAILED
     except KeyboardInterrupt:
-        kept = f"{', '.join(saved)} of this run" if saved else "nothing of this run"
-        say(f"python -m jetops.bench: interrupted; {kept} is in {source}")
+        say(f"python -m jetops.bench: interrupted; {_kept(saved, source)}")
         return EXIT_INTERRUPTED
+    noise = report.noise(result)
+    if noise:
+        say(f"python -m jetops.bench: warning: {noise}")
     written += [results.FILE] if options.source is None else []
     say(f"written to {options.out}: {', '.join(sorted(written))}")
     failed = failures(result)
     for line in failed:
         say(f"python -m jetops.bench: error: {line}")
     return EXIT_FAILED if failed else 0
+
+
+def _kept(saved, source):
+    # type: (List[str], str) -> str
+    """What an interrupted run leaves, where ``source`` is the file of the results."""
+    if saved:
+        return f"{', '.join(saved)} of this run is in {source}"
+    return f"{source} is as it was" if os.path.exists(source) else "nothing was saved"
 
 
 def failures(result):

@@ -19,16 +19,16 @@ P = 0.1
 AUTOTUNE = "compile max-autotune"
 REDUCED = "compile reduce-overhead"
 PLAIN = ("plain",)
-ABOUT = [
-    (
-        f"`F.dropout(F.gelu(x + bias), {P})`; fwd+bwd also makes the gradients of x and bias. *jetops* "
-        "draws a new seed in each call, as eager draws its random numbers; *jetops, seed given* does "
-        "not. *compile* is torch.compile of the eager function, *compile max-autotune* is its mode "
-        "max-autotune-no-cudagraphs, which a graph of ours can hold, and *compile reduce-overhead* replays "
-        "graphs of its own, so it stands beside plain calls. *copy* reads and writes as many bytes as the "
-        "fused operator must: x and y; with the backward x, the gradient of y and that of x besides."
-    ),
-]
+ABOUT = [f"`F.dropout(F.gelu(x + bias), {P})`; fwd+bwd also makes the gradients of x and bias."]
+CONTENDERS = {
+    "jetops": "draws a new seed in each call, as eager draws its random numbers",
+    "jetops, seed given": "does not",
+    "compile": "is torch.compile of the eager function",
+    AUTOTUNE: "is its mode max-autotune-no-cudagraphs, which a graph of ours can hold",
+    REDUCED: "replays graphs of its own, so it stands beside plain calls",
+    "copy": "reads and writes as many bytes as the fused operator must (x and y; with the backward x, "
+    "the gradient of y and that of x besides)",
+}
 
 
 def run(bench):
@@ -42,16 +42,26 @@ def run(bench):
 
 def _modes_of(bench, dtype, shape, form):
     # type: (Bench, torch.dtype, tuple, str) -> Dict[str, str]
-    """With which modes torch.compile is tried: a compilation takes seconds, so not all everywhere."""
+    """With which modes torch.compile is tried: a compilation takes seconds, so not all everywhere.
+
+    A remark says where it is left out.
+    """
     if not hasattr(torch, "compile"):
         bench.remark(f"torch.compile is left out: torch {torch.__version__} has none")
         return {}
     on_gpu = bench.device.type == "cuda"
     if bench.quick and not on_gpu:
+        bench.remark("torch.compile is left out with --quick: to compile takes seconds each time")
         return {}
     modes = {}
     if shape in (LARGE, CPU_SHAPE) or (dtype == torch.bfloat16 and form == "tanh"):
         modes["compile"] = "default"
+    else:
+        bench.remark(
+            "torch.compile takes seconds to compile each case, so it is left out of some: *compile* is "
+            f"there for all of {LARGE[0]}x{LARGE[1]} and for bfloat16 tanh, *{AUTOTUNE}* for "
+            f"{LARGE[0]}x{LARGE[1]} alone, and *{REDUCED}* there for bfloat16 tanh alone"
+        )
     if on_gpu and shape == LARGE and not bench.quick:
         modes[AUTOTUNE] = "max-autotune-no-cudagraphs"
         if dtype == torch.bfloat16 and form == "tanh":

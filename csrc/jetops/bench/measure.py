@@ -122,6 +122,14 @@ def _line(row):
     return f"{name} {row.us:11.2f} us{rate}"
 
 
+def explained(texts, rows):
+    # type: (Dict[str, str], List[Row]) -> List[str]
+    """A line on those of ``texts``, which are by contender, that have rows; none where none has."""
+    measured = {row.contender for row in rows}
+    found = [f"*{name}* {text}" for name, text in texts.items() if name in measured]
+    return [f"{'; '.join(found)}."] if found else []
+
+
 def copy_of(size, device):
     # type: (int, torch.device) -> Contender
     """A kernel that reads and writes ``size`` bytes in all: the floor in practice.

@@ -34,13 +34,12 @@ ABOUT = [
         f"normal numbers, IoU threshold {THRESHOLD}, float32 unless said otherwise:"
     ),
 ] + [f"**{name}**: {text}" for name, text in DENSITIES.items()]
-ABOUT += [
-    (
-        "*separate kernels* is `torchvision.ops.nms(boxes, scores * (attn_map @ scores), threshold)`, "
-        "which waits for the GPU and cannot be captured in a graph; *Python loop* visits the boxes one "
-        "by one with tensors on the GPU; *copy* moves as many bytes as attn_map has."
-    )
-]
+CONTENDERS = {
+    "separate kernels": "is `torchvision.ops.nms(boxes, scores * (attn_map @ scores), threshold)`, which "
+    "waits for the GPU and cannot be captured in a graph",
+    "Python loop": "visits the boxes one by one with tensors on the GPU",
+    "copy": "moves as many bytes as attn_map has",
+}
 
 
 class Problem(NamedTuple):

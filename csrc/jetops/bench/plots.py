@@ -59,11 +59,20 @@ def draw(result, folder):
         panels, label, is_log, line = make(result["rows"], times)
         panels = [panel for panel in panels if panel.series]
         if panels:
-            figure = _bars(f"{group} on {result['machine']['device']}", panels, label, is_log, line)
+            where = _place(result["machine"], "cpu" if group == "cpu-nms" else None)
+            figure = _bars(f"{group} on {where}", panels, label, is_log, line)
             names.append(_save(figure, folder, f"{group}.png"))
     if roofline.verdicts(result):
         names.append(_save(_roofline(result), folder, "roofline.png"))
     return names
+
+
+def _place(machine, device=None):
+    # type: (dict, Optional[str]) -> str
+    """Where rows of ``device`` were measured: by name, which a GPU's old results lack for the CPU."""
+    if device != "cpu" or "capability" not in machine:
+        return machine["device"]
+    return machine.get("processor") or f"the CPU beside {machine['device']}"
 
 
 def _save(figure, folder, name):
@@ -256,6 +265,7 @@ def _one_panel(axes, panel, is_log, line, legend):
 
 LARGEST_LINEAR = 20.0  # times the line; what is larger still would hide all others
 MARKERS = "osD^v<>Pphd*X8"
+BEYOND_THE_RIDGE = 2.0  # how far a roofline goes on, with room for the words on it
 
 
 def _roofline(result):
@@ -270,7 +280,7 @@ def _roofline(result):
     for place, (device, found) in enumerate(by_device.items()):
         axes = figure.add_subplot(len(by_device), 1, place + 1)
         _roofs(axes, result["ceilings"][device], found)
-        axes.set_title(f"{result['machine']['device']}, {device}", fontsize=9)
+        axes.set_title(_place(result["machine"], device), fontsize=9)
     figure.subplots_adjust(left=0.07, right=0.6, bottom=0.11, top=0.93)
     return figure
 
@@ -278,9 +288,11 @@ def _roofline(result):
 def _roofs(axes, ceilings, found):
     # type: (Axes, dict, List[roofline.Verdict]) -> None
     """Slopes are bandwidths, the flat lines fp32 with FMAs alone and without any."""
-    left = min(0.1, min(one.intensity for one in found) / 2)
-    right = 100.0
     most = ceilings["fma_gflops"]
+    ridges = [most / ceilings[name] for name in ("copy_gbps", "cached_gbps") if ceilings.get(name)]
+    intensities = [one.intensity for one in found]
+    left = min(0.1, min(intensities) / 2)
+    right = BEYOND_THE_RIDGE * max(ridges + intensities)
 
     def slope(gbps, style, label):
         # type: (float, str, str) -> None

@@ -4,6 +4,8 @@ import math
 
 from . import goals, roofline
 
+WIDE_SPREAD = 0.5  # of the median, from the 10th of a hundred samples to the 90th
+MANY = 0.2  # of all times
 MODES = {
     "replay": "a CUDA graph of several calls, divided by their number: what the GPU needs, without "
     "Python and launches; inputs are in the L2 cache where they fit",
@@ -28,6 +30,9 @@ def page(result, plots, changes=""):
             "the spread as well.\n"
         ),
     ]
+    noisy = noise(result)
+    if noisy:
+        parts.append(f"**{noisy}**\n")
     quick = [name for name, about in result.get("groups", {}).items() if about.get("quick")]
     if quick:
         parts.append(f"With --quick, so fewer cases and samples: {', '.join(quick)}.\n")
@@ -38,6 +43,19 @@ def page(result, plots, changes=""):
         parts.append("![roofline](roofline.png)\n")
     parts += [_modes(result), _groups(result, plots)]
     return "\n".join(part for part in parts if part)
+
+
+def noise(result):
+    # type: (dict) -> str
+    """A sentence about results of which many vary widely, and nothing about others."""
+    timed = [row for row in result["rows"] if not _is_missing(row["us"])]
+    wide = [row for row in timed if row["high"] - row["low"] > WIDE_SPREAD * row["us"]]
+    if len(wide) <= MANY * len(timed):
+        return ""
+    return (
+        f"{len(wide)} of {len(timed)} times have a spread of more than {WIDE_SPREAD:.0%} of their median: "
+        "the machine was busy or its clock changes, and differences of that size mean nothing."
+    )
 
 
 def _grid(head, aligns, lines):

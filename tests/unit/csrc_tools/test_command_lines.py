@@ -48,6 +48,8 @@ def test_help_is_given_and_nothing_is_done(program):
     done = run(ROOT / program, "--help")
     assert done.ok, done.stderr
     assert done.stdout.startswith(f"usage: {Path(program).name}")
+    about = done.stdout.partition("\npositional arguments:")[0].partition("\noptions:")[0]
+    assert not about.rstrip().endswith(":")
 
 
 @pytest.mark.parametrize("name", ["kernel_resources.py", "kernel_instructions.py"])
@@ -115,6 +117,24 @@ class TestTheModel:
     def test_a_page_that_cannot_be_written_is_told(self, tmp_path):
         said = refused(TOOLS / "jetson_model.py", "--bench", tmp_path / "bench.json", tmp_path)
         assert said.startswith(f"error: {tmp_path} cannot be written (Is a directory)")
+
+
+WITHOUT_ELFTOOLS = """
+import runpy, sys
+sys.modules["elftools"] = None
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_ptx_of_wheels_needs_pyelftools_and_its_help_does_not():
+    run_without = [sys.executable, "-c", WITHOUT_ELFTOOLS, TOOLS / "wheel_ptx.py"]
+    done = proc.run([*run_without, "--help"], seconds=60)
+    assert done.ok, done.stderr
+    done = proc.run([*run_without, "--out", "out", "a.whl"], seconds=60)
+    assert done.status == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: pyelftools has to be installed (pip install pyelftools): ")
 
 
 class TestPtxOfWheels:

@@ -173,6 +173,8 @@ def test_the_page_says_that_it_is_a_model():
     assert "--bench docs/benchmarks/large.json" in text
     assert "**No Jetson was at hand.**" in text
     assert "| work | Small |" in text
+    assert "| g c: jetops (replay) | work | 100.0 | memory | 80% of" in text
+    assert "| nms n 2000: jetops (cold) | nms 2000 | 60.0 | order | 20.0 us a copy" in text
     assert "| Small | 9.0 | 100 | 80 | 10 | 500 | its data sheet |" in text
 
 
