@@ -77,37 +77,34 @@ void weigh(const at::Tensor& scores, const at::Tensor& attn_map, int dtype,
   });
 }
 
-void run_nms(const at::Tensor& boxes, const at::Tensor& scores, const at::Tensor& attn_map,
-             int dtype, double iou_threshold, const at::Tensor& keep, const at::Tensor& weighted) {
+// The keep mask and the weighted scores.
+std::tuple<at::Tensor, at::Tensor> run_nms(const char* op, const at::Tensor& boxes,
+                                           const at::Tensor& scores, const at::Tensor& attn_map,
+                                           double iou_threshold) {
+  const int dtype = jetops::check_nms(op, boxes, scores, attn_map, iou_threshold);
   const int64_t n = boxes.size(0);
-  if (n == 0) return;
+  at::Tensor keep = at::empty(scores.sizes(), scores.options().dtype(at::kBool));
+  at::Tensor weighted = at::empty(scores.sizes(), boxes.options());
+  if (n == 0) return std::make_tuple(keep, weighted);
   weigh(scores, attn_map, dtype, weighted);
   const at::Tensor workspace =
       at::empty({jetops_greedy_nms_cpu_workspace_bytes(n)}, boxes.options().dtype(at::kByte));
   jetops_greedy_nms_cpu(boxes.data_ptr<float>(), weighted.data_ptr<float>(), n,
                         static_cast<float>(iou_threshold),
                         reinterpret_cast<uint8_t*>(keep.data_ptr<bool>()), workspace.data_ptr());
+  return std::make_tuple(keep, weighted);
 }
 
 at::Tensor fused_attn_nms(const at::Tensor& boxes, const at::Tensor& scores,
                           const at::Tensor& attn_map, double iou_threshold) {
-  const int dtype = jetops::check_nms("fused_attn_nms", boxes, scores, attn_map, iou_threshold);
-  at::Tensor keep = at::empty(scores.sizes(), scores.options().dtype(at::kBool));
-  const at::Tensor weighted = at::empty(scores.sizes(), boxes.options());
-  run_nms(boxes, scores, attn_map, dtype, iou_threshold, keep, weighted);
-  return keep;
+  return std::get<0>(run_nms("fused_attn_nms", boxes, scores, attn_map, iou_threshold));
 }
 
 std::tuple<at::Tensor, at::Tensor> fused_attn_nms_scored(const at::Tensor& boxes,
                                                          const at::Tensor& scores,
                                                          const at::Tensor& attn_map,
                                                          double iou_threshold) {
-  const int dtype =
-      jetops::check_nms("fused_attn_nms_scored", boxes, scores, attn_map, iou_threshold);
-  at::Tensor keep = at::empty(scores.sizes(), scores.options().dtype(at::kBool));
-  at::Tensor weighted = at::empty(scores.sizes(), boxes.options());
-  run_nms(boxes, scores, attn_map, dtype, iou_threshold, keep, weighted);
-  return std::make_tuple(keep, weighted);
+  return run_nms("fused_attn_nms_scored", boxes, scores, attn_map, iou_threshold);
 }
 
 }  // namespace

@@ -126,7 +126,8 @@ class Estimate(NamedTuple):
 class Case(NamedTuple):
     """A piece of work: what was measured, what that says, and what follows for each Jetson.
 
-    What was measured may be of another element type than the work. `efficiency` is what the best possible time is of the measured one, for elementwise work.
+    What was measured may be of another element type than the work. `efficiency` is what the best
+    possible time is of the measured one, for elementwise work.
     """
 
     title: str

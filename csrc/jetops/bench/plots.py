@@ -179,10 +179,9 @@ def _dropout(rows, times):
         panels.setdefault(f"{dtype} {form}", []).append(case)
     found = []
     for title, cases in panels.items():
-        shapes = [case.split()[1].replace("x", "\nx ") for case in cases]
         labels = [
-            shape + ("\nfwd+bwd" if case.endswith("fwd+bwd") else "")
-            for shape, case in zip(shapes, cases)
+            case.split()[1].replace("x", "\nx ") + ("\nfwd+bwd" if case.endswith("fwd+bwd") else "")
+            for case in cases
         ]
         found.append(Panel(title, labels, _over_the_copy(times, "dropout", cases, names, mode)))
     return found, f"time / that of a copy of the same bytes ({mode})", False, 1.0

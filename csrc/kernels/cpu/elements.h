@@ -1,7 +1,6 @@
 // The 16-bit element types on the CPU: to and from fp32, nearest with ties to even.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 
